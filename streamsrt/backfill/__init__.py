@@ -31,7 +31,9 @@
 ``parquet_files``         what the columns of Parquet files must be
 ``record_sizes``          checks that topics take every record
 ``full_disk``             a disk on which a backfill can't write its own files
+``local_copies``          copies of a plan's files on a machine that does not see the files themselves
 ``kept_history``          how long the broker must keep what is written into changelogs
+``history_age``           how old a plan's history is: warnings about changelogs
 ``verify``                checks results and changelogs against manifests and digests
 ``installation``          installs a task's SST files into the state directory of an instance
 ``report``                what a backfill has read, computed and dropped

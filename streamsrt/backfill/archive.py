@@ -21,6 +21,7 @@ import numpy as np
 
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.lake_formats import has_scheme
+from streamsrt.backfill.local_copies import found_at
 from streamsrt.backfill.parquet_files import (
     HEADERS,
     KEY,
@@ -171,8 +172,15 @@ def read_archive(source: SourceRange) -> Iterator[RecordColumns]:
             yield from _read_file(file, source)
 
 
+def check_archive(source: SourceRange) -> None:
+    """Raises ArchiveError if a file that is read of a source partition is missing, or has another size than planned."""
+    for file in source.archive:
+        if file.first_offset < source.end:
+            check_size(Path(file.path), file.size_bytes)
+
+
 def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns]:
-    path = Path(file.path)
+    path = found_at(Path(file.path))
     check_size(path, file.size_bytes)
     position, records, first = file.first_offset, 0, None
     with opened(path) as content:

@@ -23,15 +23,17 @@ from streamsrt.backfill.plan import BackfillPlan
 
 DRIVER_FILE = ".lock"
 """Locked by the one process that runs or hands over; it holds that process's pid and a name of its run."""
+TOKEN = "seen-"
+"""How files begin by which workers on other machines find out whether they see the directory."""
 _ATTEMPTS = "attempts"
 _LOCK = "lock"
 
 
 @contextlib.contextmanager
-def new_attempt(directory: Path, task_id: str) -> Iterator[Path]:
-    """The folder of a new attempt, which this process has to itself meanwhile."""
+def new_attempt(directory: Path, task_id: str, name: str | None = None) -> Iterator[Path]:
+    """The folder of a new attempt, which this process has to itself meanwhile. ``name``: of one that was made elsewhere."""
     while True:
-        folder = directory / _ATTEMPTS / f"{task_id}-{uuid.uuid4().hex[:8]}"
+        folder = directory / _ATTEMPTS / (name or f"{task_id}-{uuid.uuid4().hex[:8]}")
         folder.mkdir(parents=True)
         with _alone_in(folder) as alone:
             # Before it was locked it was nobody's, and may have been deleted.
@@ -117,4 +119,4 @@ def _abandoned(directory: Path, plan: BackfillPlan) -> Iterator[Path]:
 
 
 def _documents(directory: Path) -> list[Path]:
-    return [*sorted(directory.glob("progress-*")), *sorted(directory.glob(f"{STAGES_FILE}*"))]
+    return [path for name in ("progress-", STAGES_FILE, TOKEN) for path in sorted(directory.glob(f"{name}*"))]

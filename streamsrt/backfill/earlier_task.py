@@ -4,7 +4,8 @@
    its in-memory state. So it continues as the earlier task would have continued after a commit.
 2. Outputs of the earlier task come before those of this one, as files of this attempt: the result is complete without the
    earlier directory. Files are linked, or copied if the two directories are on different file systems.
-3. The earlier directory must have the path that is in the plan, on every machine that runs tasks.
+3. The earlier directory must have the path that is in the plan, on every machine that runs tasks, unless they get copies of
+   what they read (:mod:`streamsrt.backfill.local_copies`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.local_copies import found_at
 from streamsrt.backfill.manifest import FileResult, LogResult, StoreResult, TaskManifest, finished_manifest, is_whole
 from streamsrt.backfill.order import Overtaken
 from streamsrt.backfill.plan import BackfillPlan, RepartitionRange, load_plan
@@ -38,7 +40,8 @@ class EarlierTask:
         """Counts records of a repartition partition that a single backfill over everything would have processed
         earlier."""
         name = f"{source.topic}-{source.partition}"
-        written = [finished_manifest(self.directory, self.plan, task_id).reached for task_id in source.upstream]
+        directory = found_at(self.directory)
+        written = [finished_manifest(directory, self.plan, task_id).reached for task_id in source.upstream]
         return Overtaken({(source.topic, index): reached.get(name, -1) for index, reached in enumerate(written)})
 
     @property
@@ -77,13 +80,13 @@ class EarlierTask:
         return next(store for store in self.manifest.stores if store.name == name)
 
     def _whole(self, file: FileResult) -> Path:
-        path = self.directory / file.path
-        if not is_whole(self.directory, file):
+        directory = found_at(self.directory)
+        if not is_whole(directory, file):
             raise PlanError(
-                f"{path} of the earlier backfill is missing or damaged: run streamsrt backfill resume --dir "
-                f"{self.directory}, which computes it again, then streamsrt backfill resume here"
+                f"{self.directory / file.path} of the earlier backfill is missing or damaged: run streamsrt backfill resume "
+                f"--dir {self.directory}, which computes it again, then streamsrt backfill resume here"
             )
-        return path
+        return directory / file.path
 
 
 def earlier_task(plan: BackfillPlan, task_id: str) -> EarlierTask | None:
@@ -92,15 +95,15 @@ def earlier_task(plan: BackfillPlan, task_id: str) -> EarlierTask | None:
         return None
     directory = Path(plan.after.directory)
     try:
-        earlier = load_plan(directory)
+        earlier = load_plan(found_at(directory))
     except PlanError as error:
         raise PlanError(
             f"plan {plan.id} continues the backfill in {directory}, which is missing: {error}. Bring the directory "
-            "back; on a cluster all nodes need it under the same path"
+            "back; on a cluster that writes into the plan's directory all nodes need it under the same path"
         ) from None
     if earlier.fingerprint != plan.after.fingerprint:
         raise PlanError(
             f"plan {plan.id} continues another backfill than the one that is in {directory} now ({earlier.id}): bring "
             "back the original directory, or plan again in another --dir"
         )
-    return EarlierTask(directory, earlier, finished_manifest(directory, earlier, task_id))
+    return EarlierTask(directory, earlier, finished_manifest(found_at(directory), earlier, task_id))

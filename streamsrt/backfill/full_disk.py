@@ -18,28 +18,28 @@ class ResultsNotWrittenError(StateError):
     backfill resume``: finished tasks are kept."""
 
 
-def not_written(folder: Path, cause: object) -> ResultsNotWrittenError:
-    """The error for files of a backfill in that folder that can't be written."""
+RESUME = "streamsrt backfill resume; finished tasks are kept"
+
+
+def not_written(folder: Path, cause: object, then: str = RESUME) -> ResultsNotWrittenError:
+    """The error for files of a backfill in that folder that can't be written. ``then``: what to do when they can."""
     why = "the disk is full. Free space there" if is_full(str(cause)) else "correct that"
-    return ResultsNotWrittenError(
-        f"files of the backfill in {folder} can't be written: {why}, then streamsrt backfill resume; finished tasks are "
-        f"kept. ({cause})"
-    )
+    return ResultsNotWrittenError(f"files of the backfill in {folder} can't be written: {why}, then {then}. ({cause})")
 
 
 @contextlib.contextmanager
-def full_disk_said(folder: Path, *, stores: bool = False) -> Iterator[None]:
+def full_disk_said(folder: Path, *, stores: bool = False, then: str = RESUME) -> Iterator[None]:
     """Raises ResultsNotWrittenError where a file can't be written because its disk is full. ``stores``: also one of a store,
-    which is in that folder."""
+    which is in that folder. ``then``: what to do when there is space."""
     try:
         yield
     except ResultsNotWrittenError:
         raise
     except StateError as error:
         if stores and is_full(str(error)):
-            raise not_written(folder, error) from error
+            raise not_written(folder, error, then) from error
         raise
     except OSError as error:
         if error.errno in _FULL:
-            raise not_written(folder, error) from error
+            raise not_written(folder, error, then) from error
         raise

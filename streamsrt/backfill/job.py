@@ -21,6 +21,7 @@ from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
+from streamsrt.backfill.history_age import with_notes_on_age
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import (
     IDLE,
@@ -42,9 +43,12 @@ from streamsrt.backfill.spark.session import Shipment
 from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
 
 EngineName = Literal["local", "spark"]
+ResultsWay = Literal["auto", "directory", "spark"]
+"""How results of a cluster's workers reach the directory: they write there, Spark brings them, or what they see decides."""
 TaskState = Literal["waiting", "sorting", "running", "writing", "finished"]
 OnTask = Callable[[TaskManifest], None]
 OnDamage = Callable[[str], None]
+OnNote = Callable[[str], None]
 
 
 class Engine(Protocol):
@@ -139,6 +143,7 @@ class Backfill:
                 after=None if after is None else Path(after),
                 store=store,
             )
+            plan = with_notes_on_age(network, plan)
         save_plan(plan, self.directory)
         return load_plan(self.directory)
 
@@ -183,18 +188,22 @@ class Backfill:
         conf: Mapping[str, str] | None = None,
         bundle: Path | str | None = None,
         py_files: Sequence[str] = (),
+        results: ResultsWay = "auto",
         on_task: OnTask | None = None,
         on_damage: OnDamage | None = None,
+        on_note: OnNote | None = None,
     ) -> list[TaskManifest]:
         """Runs all tasks that are not finished, level by level, and returns all manifests. ``workers``: the number of
         processes of the local engine. ``master``, ``conf``: Spark's. ``bundle``: an archive made by ``streamsrt backfill
-        bundle``, which Spark ships to the workers of a cluster; ``py_files``: modules that Spark ships. ``on_task`` is
-        called for each task when it is finished. A finished task whose files are missing or damaged is computed again;
-        ``on_damage`` is called with a sentence about each.
+        bundle``, which Spark ships to the workers of a cluster; ``py_files``: modules that Spark ships. ``results``: on a
+        cluster, ``directory`` if all nodes see the directory under the same path, ``spark`` if results come through Spark;
+        ``auto`` asks the workers, and calls ``on_note`` with what they say. ``on_task`` is called for each task when it is
+        finished. A finished task whose files are missing or damaged is computed again; ``on_damage`` is called with a
+        sentence about each.
         """
         plan = load_plan(self.directory)
         access = SparkAccess(master, conf or {}, _shipment(bundle, py_files))
-        with self._locked(), _engine(engine, workers, access) as chosen:
+        with self._locked(), _engine(engine, workers, access, results, on_note) as chosen:
             self._check_sources(plan)
             checked = CheckedFiles()
             for text in discard_damaged(self.directory, plan, checked):
@@ -341,14 +350,17 @@ def _shipment(bundle: Path | str | None, py_files: Sequence[str]) -> Shipment:
 
 
 @contextlib.contextmanager
-def _engine(engine: EngineName | Engine, workers: int, access: SparkAccess) -> Iterator[Engine]:
+def _engine(
+    engine: EngineName | Engine, workers: int, access: SparkAccess, results: ResultsWay, on_note: OnNote | None
+) -> Iterator[Engine]:
     if engine == "local":
         yield LocalEngine(workers)
     elif engine == "spark":
         # Not before it is wanted: Spark is an extra.
         from streamsrt.backfill.spark.engine import SparkEngine
 
-        with contextlib.closing(SparkEngine(access.master, access.conf, access.shipment)) as made:
+        made = SparkEngine(access.master, access.conf, access.shipment, results=results, on_note=on_note)
+        with contextlib.closing(made):
             yield made
     elif isinstance(engine, str):
         raise BackfillError(f"no such engine: {engine!r}; give local or spark")

@@ -50,10 +50,20 @@ class KeptLonger:
 def kept_longer(plan: BackfillPlan, manifests: Sequence[TaskManifest], now_ms: int) -> list[KeptLonger]:
     """The settings that must be larger than the application says, by topic."""
     stores = [store for manifest in manifests for store in manifest.stores]
+    whole = plan.changelogs == "full"
+    return kept_for(plan, {topic.name: _age_ms(_of(topic, stores), now_ms, whole=whole) for topic in limited(plan)})
+
+
+def limited(plan: BackfillPlan) -> list[InternalTopicPlan]:
+    """The changelogs that lose history: those with windows or versions."""
+    return [topic for topic in plan.internal_topics if _limit(topic) is not None]
+
+
+def kept_for(plan: BackfillPlan, ages_ms: Mapping[str, int]) -> list[KeptLonger]:
+    """The same for changelogs whose latest records have these ages, by topic."""
     found = []
     for topic in plan.internal_topics:
-        limit = _limit(topic)
-        age_ms = _age_ms(_of(topic, stores), now_ms, whole=plan.changelogs == "full")
+        limit, age_ms = _limit(topic), ages_ms.get(topic.name, 0)
         if limit is None or age_ms < _RECENT_MS:
             continue
         setting, configured_ms = limit

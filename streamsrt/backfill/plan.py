@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.full_disk import full_disk_said
 
 FORMAT = 1
 PLAN_FILE = "plan.json"
@@ -309,12 +310,18 @@ class BackfillPlan(_Value):
 
 
 def save_plan(plan: BackfillPlan, directory: Path) -> None:
-    """Writes the plan. A directory that has one keeps it: the same plan is fine, another one raises PlanError."""
+    """Writes the plan. A directory that has one keeps it: the same plan is fine, another one raises PlanError. Raises
+    ResultsNotWrittenError if the disk is full."""
+    with full_disk_said(directory, then="streamsrt backfill plan again"):
+        _save(plan, directory)
+
+
+def _save(plan: BackfillPlan, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / PLAN_FILE
     fresh = directory / f"{PLAN_FILE}.{os.getpid()}"
-    write_durably(fresh, plan.model_dump_json(indent=1).encode())
     try:
+        write_durably(fresh, plan.model_dump_json(indent=1).encode())
         os.link(fresh, path)
     except FileExistsError:
         known = load_plan(directory)
@@ -326,7 +333,7 @@ def save_plan(plan: BackfillPlan, directory: Path) -> None:
                 "backfill abort), or give another --dir"
             ) from None
     finally:
-        fresh.unlink()
+        fresh.unlink(missing_ok=True)
 
 
 def load_plan(directory: Path) -> BackfillPlan:

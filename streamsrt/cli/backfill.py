@@ -12,7 +12,7 @@ import typer
 from streamsrt.application import changed_modules, is_here, module_digest
 from streamsrt.backfill.application_bundle import write_environment
 from streamsrt.backfill.errors import BackfillError
-from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
+from streamsrt.backfill.job import Backfill, BackfillStatus, ResultsWay, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.lake_formats import FORMATS
 from streamsrt.backfill.manifest import TaskManifest, merged
@@ -57,6 +57,14 @@ Bundle = Annotated[
 PyFiles = Annotated[
     list[str] | None,
     typer.Option("--py-files", help="module, or archive of modules, that Spark ships to the workers; repeatable"),
+]
+Results = Annotated[
+    str,
+    typer.Option(
+        "--results",
+        help="how results of a cluster's workers come into --dir: directory (all nodes see it), spark (it brings them), or "
+        "auto (as the workers see it)",
+    ),
 ]
 
 DEFAULT_DIRECTORY = Path(".streamsrt/backfill")
@@ -386,6 +394,7 @@ def run(
     conf: Conf = None,
     bundle: Bundle = None,
     py_files: PyFiles = None,
+    results: Results = "auto",
     directory: Directory = DEFAULT_DIRECTORY,
     progress_interval_s: ProgressInterval = 5.0,
     as_json: AsJson = False,
@@ -397,6 +406,9 @@ def run(
         raise ConfigError(f"--workers {workers}: give at least 1")
     if engine == "local" and (bundle or py_files):
         raise ConfigError("--bundle and --py-files are for engine spark: give --engine spark and --master")
+    way = next((each for each in get_args(ResultsWay) if each == results), None)
+    if way is None:
+        raise ConfigError(f"--results {results}: give {', '.join(get_args(ResultsWay))}")
     with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         job = Backfill(directory, bootstrap_servers=address)
         stop = threading.Event()
@@ -411,8 +423,10 @@ def run(
                 conf=key_value_pairs(conf or (), "--conf"),
                 bundle=bundle,
                 py_files=py_files or (),
+                results=way,
                 on_task=lambda task: _show_task(task, as_json=as_json),
                 on_damage=note,
+                on_note=note,
             )
         finally:
             stop.set()
@@ -449,7 +463,8 @@ def _summary(status: BackfillStatus) -> str:
     if at["sorting"]:
         parts.append(f"{len(at['sorting'])} being sorted by Spark")
     if at["writing"]:
-        parts.append(f"{len(at['writing'])} writing, {sum(task.rows for task in at['writing'])} rows so far")
+        rows = sum(task.rows for task in at["writing"])
+        parts.append(f"{len(at['writing'])} writing" + (f", {rows} rows so far" if rows else ""))
     parts.append(counted(status.records, "record"))
     parts += [
         f"Spark's stage {stage.stage}: {stage.done} of {stage.total} done, {stage.running} running"

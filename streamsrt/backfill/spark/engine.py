@@ -2,43 +2,39 @@
 
 1. Direct plan: one row, one Spark task, one :func:`~streamsrt.backfill.run_task.run_task`. It reads its own sources; of
    Spark it needs the processes only. Tasks that read a lake run by :mod:`streamsrt.backfill.spark.lake`.
-2. Attempts may be repeated and may run twice at once: the first manifest wins, in the plan's directory, which driver and
-   workers share. So do retries and speculation.
+2. Attempts may be repeated and may run twice at once: the first manifest wins, in the plan's directory. So do retries and
+   speculation. Workers write there, or if they don't see it, the driver does (:mod:`streamsrt.backfill.spark.runs`).
 3. What a task itself raises is final; other tasks of the level go on first. What kills a worker is tried again by Spark, as
    often as the master allows.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
 from streamsrt.backfill.errors import BackfillError, WorkerDiedError
 from streamsrt.backfill.manifest import IDLE, TaskManifest, finished_manifest, load_manifest, write_activity
 from streamsrt.backfill.parquet_files import unreadable
-from streamsrt.backfill.plan import BackfillPlan, load_plan
+from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.spark.errors import file_in, last_cause
+from streamsrt.backfill.spark.runs import FetchedRun, Looked, SharedRun, TaskLevel, look, token_in
 from streamsrt.backfill.spark.session import (
     NOTHING,
     QUICK_START,
     Shipment,
     SparkSessionHandle,
     check_installed,
+    is_connect,
+    is_local,
     open_session,
-    quiet,
 )
-from streamsrt.backfill.spark.worker import ANSWER, DirectTasks, Where
 from streamsrt.errors import StreamsError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _POLL_S = 0.2
 _REASON = "most recent failure: "
@@ -48,12 +44,22 @@ _MODULE = re.compile(r"No module named '([\w.]+)'")
 class SparkEngine:
     """Runs tasks on Spark. ``master``: as Spark has it, or ``sc://HOST`` for Spark Connect; without one the session that is
     active in this process, else all cores of this machine. ``conf``: Spark's settings; ``shipment``: what a cluster's
-    workers get. Raises BackfillError where Spark is not installed."""
+    workers get. ``results``: how results come into the plan's directory; ``on_note`` is called with a sentence about the way
+    that was taken on a cluster. Raises BackfillError where Spark is not installed."""
 
     def __init__(
-        self, master: str | None = None, conf: Mapping[str, str] | None = None, shipment: Shipment = NOTHING
+        self,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        shipment: Shipment = NOTHING,
+        *,
+        results: Literal["auto", "directory", "spark"] = "auto",
+        on_note: Callable[[str], None] | None = None,
     ) -> None:
         check_installed()
+        self._results = results
+        self._on_note = on_note or (lambda _: None)
+        self._looked: dict[Path, Looked] = {}
         self._shipment = shipment
         self._master = master
         self._conf = conf or {}
@@ -72,27 +78,44 @@ class SparkEngine:
                 check_environment(self._shipment.bundle, plan.application, plan.code_digest, plan.module_digests)
             quick = None if plan.lakes else QUICK_START
             self._session = open_session(self._master, quick, self._conf, self._shipment)
-        spark, tag = self._session.spark, f"streamsrt-{uuid.uuid4().hex}"
-        where = Where(str(directory.absolute()), plan.fingerprint, bootstrap_servers, self._session.python_path)
-        with quiet():
-            jobs = _jobs(spark, plan, where, task_ids)
-        pool = ThreadPoolExecutor(1, thread_name_prefix="streamsrt-spark")
-        job = pool.submit(_run, spark, tag, jobs)
-        try:
-            waiting = list(task_ids)
-            while not job.done():
-                wait([job], _POLL_S)
-                found = {task_id: load_manifest(directory, plan, task_id) for task_id in waiting}
-                waiting = [task_id for task_id, manifest in found.items() if manifest is None]
-                write_activity(directory, self._session.activity())
-                yield from filter(None, found.values())
-            _raise_failure(job, self._session.master)
-            yield from (finished_manifest(directory, plan, task_id) for task_id in waiting)
-        finally:
-            write_activity(directory, IDLE)
-            if not job.done():
-                spark.interruptTag(tag)
-            pool.shutdown()
+        level = TaskLevel(directory, plan, tuple(task_ids), bootstrap_servers, self._session.python_path)
+        with token_in(directory) as token:
+            chosen = self._run_of(self._session, level, token)
+            pool = ThreadPoolExecutor(1, thread_name_prefix="streamsrt-spark")
+            job = pool.submit(chosen.run)
+            try:
+                waiting = list(task_ids)
+                while not job.done():
+                    wait([job], _POLL_S)
+                    found = {task_id: load_manifest(directory, plan, task_id) for task_id in waiting}
+                    waiting = [task_id for task_id, manifest in found.items() if manifest is None]
+                    write_activity(directory, self._session.activity())
+                    yield from filter(None, found.values())
+                _raise_failure(job, self._session.master)
+                yield from (finished_manifest(directory, plan, task_id) for task_id in waiting)
+            finally:
+                write_activity(directory, IDLE)
+                if not job.done():
+                    chosen.cancel()
+                pool.shutdown()
+
+    def _run_of(self, session: SparkSessionHandle, level: TaskLevel, token: str) -> SharedRun | FetchedRun:
+        """Raises BackfillError."""
+        spark, results = session.spark, self._results
+        if results == "auto" and not is_local(session.master):
+            if level.directory not in self._looked:
+                try:
+                    self._looked[level.directory] = look(spark, level, token)
+                except Exception as error:
+                    raise _explained(str(error), session.master) from error
+                self._on_note(self._looked[level.directory].said(level.directory))
+            results = "directory" if self._looked[level.directory].is_shared else "spark"
+        if results == "spark" and is_connect(spark):
+            raise BackfillError(
+                f"workers of {session.master} do not see {level.directory}, and with Spark Connect results can't come "
+                "through Spark: give a --dir that all nodes have under the same path, or another --master than sc://"
+            )
+        return FetchedRun(spark, level) if results == "spark" else SharedRun(spark, level, token)
 
     def close(self) -> None:
         """Stops the session, if it was made here."""
@@ -101,34 +124,10 @@ class SparkEngine:
             self._session = None
 
 
-def _jobs(spark: SparkSession, plan: BackfillPlan, where: Where, task_ids: Sequence[str]) -> list[DataFrame]:
-    lake = {task.id for task in plan.tasks if any(source.lake_records for source in task.sources)}
-    shuffled = tuple(task_id for task_id in task_ids if task_id in lake)
-    direct = tuple(task_id for task_id in task_ids if task_id not in lake)
-    jobs = [_direct(spark, where, direct)] if direct else []
-    if shuffled:
-        # Not before it is known that pyarrow is there.
-        from streamsrt.backfill.spark.lake import ordered_tasks
-
-        jobs.append(ordered_tasks(spark, plan, where, shuffled))
-    return jobs
-
-
-def _direct(spark: SparkSession, where: Where, task_ids: tuple[str, ...]) -> DataFrame:
-    count = len(task_ids)
-    with quiet():
-        return spark.range(0, count, 1, count).mapInArrow(DirectTasks(where, task_ids), ANSWER)
-
-
-def _run(spark: SparkSession, tag: str, jobs: Sequence[DataFrame]) -> dict[str, TaskFailure]:
-    """Runs until every task has answered; failures by task. In a thread of its own, as a tag belongs to one."""
-    spark.addTag(tag)
-    rows = [row for tasks in jobs for row in tasks.collect()]
-    return {row.task: TaskFailure(**json.loads(row.failure)) for row in rows if row.failure is not None}
-
-
 def _raise_failure(job: Future[dict[str, TaskFailure]], master: str) -> None:
     error = job.exception()
+    if isinstance(error, StreamsError):
+        raise error
     if error is not None:
         raise _explained(str(error), master) from error
     for task_id, failure in job.result().items():

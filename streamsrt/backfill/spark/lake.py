@@ -36,7 +36,7 @@ from streamsrt.backfill.sources import open_inputs
 from streamsrt.backfill.spark.encoding import SourceSerdes
 from streamsrt.backfill.spark.reading import as_long, check_lake, read_lake
 from streamsrt.backfill.spark.session import quiet
-from streamsrt.backfill.spark.worker import ANSWER, Where, answer, set_up_worker
+from streamsrt.backfill.spark.worker import Place, set_up_worker
 from streamsrt.client.values import TopicPartition
 from streamsrt.wire.murmur2 import PartitionMemo
 from streamsrt.wire.records import RecordColumns
@@ -51,7 +51,7 @@ _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 # -------------------------------------------------------------------------------------------------------- in the driver
 
 
-def ordered_tasks(spark: SparkSession, plan: BackfillPlan, where: Where, task_ids: tuple[str, ...]) -> DataFrame:
+def ordered_tasks(spark: SparkSession, plan: BackfillPlan, place: Place, task_ids: tuple[str, ...]) -> DataFrame:
     """A frame that runs these tasks over their rows. Raises ArchiveError where files of a lake were changed."""
     tasks = [plan.task(task_id) for task_id in task_ids]
     wanted = {source.topic for task in tasks for source in task.sources if source.lake_records}
@@ -59,7 +59,7 @@ def ordered_tasks(spark: SparkSession, plan: BackfillPlan, where: Where, task_id
     for lake in lakes.values():
         check_lake(spark, lake)
     topics = _topics_in_order(plan, tasks)
-    serdes = SourceSerdes.of(plan, where.python_path)
+    serdes = SourceSerdes.of(plan, place.python_path)
     columns = [KEY, VALUE, HEADERS] if any(lake.headers for lake in lakes.values()) else [KEY, VALUE]
     parts = [
         _rows_of(spark, lake, serdes, plan.topics[lake.topic], _readers(tasks, topics, lake.topic)).select(
@@ -76,9 +76,9 @@ def ordered_tasks(spark: SparkSession, plan: BackfillPlan, where: Where, task_id
     if several:
         rows = rows.withColumn(RUNNING, _running_maximum(order))
         order = [RUNNING, SOURCE, *order]
-    fold = OrderedTasks(where, task_ids, tuple(topics))
+    fold = OrderedTasks(place, task_ids, tuple(topics))
     with quiet():
-        return rows.repartitionById(len(tasks), TASK).sortWithinPartitions(*order).mapInArrow(fold, ANSWER)
+        return rows.repartitionById(len(tasks), TASK).sortWithinPartitions(*order).mapInArrow(fold, place.schema)
 
 
 def _topics_in_order(plan: BackfillPlan, tasks: Sequence[TaskPlan]) -> list[tuple[str, ...]]:
@@ -186,19 +186,19 @@ def _partitions_of_keys(keys: pa.Array, partitions: pa.Array) -> pa.Array:
 class OrderedTasks:
     """The rows of a Spark partition are those of one task, in order. ``topics``: those of each task in order."""
 
-    where: Where
+    place: Place
     task_ids: tuple[str, ...]
     topics: tuple[tuple[str, ...], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        set_up_worker(self.where)
+        set_up_worker(self.place)
         self._report_sorting()
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
         index = first.column(TASK)[0].as_py()
         rows = chain([first], batches)
-        yield answer(self.where, self.task_ids[index], partial(self._run, index, rows))
+        yield from self.place.answers(self.task_ids[index], partial(self._run, index, rows))
         # A task that was finished already has left them.
         deque(rows, maxlen=0)
 
@@ -206,17 +206,15 @@ class OrderedTasks:
         """Spark reads and sorts what this worker waits for."""
         from pyspark import TaskContext
 
-        context = TaskContext.get()
-        directory = Path(self.where.directory)
-        if not directory.is_dir():
-            # The error is returned in place of rows.
+        context, directory = TaskContext.get(), self.place.reported_in
+        if directory is None or context is None:
             return
-        if context is not None and not manifest_path(directory, self.task_ids[context.partitionId()]).exists():
-            task = self.task_ids[context.partitionId()]
+        task = self.task_ids[context.partitionId()]
+        if not manifest_path(directory, task).exists():
             write_progress(directory, AttemptProgress(task=task, records=0, seconds=0.0, phase="sorting"))
 
-    def _run(self, index: int, batches: Iterator[pa.RecordBatch]) -> TaskManifest:
-        directory, servers = Path(self.where.directory), self.where.bootstrap_servers
+    def _run(self, index: int, batches: Iterator[pa.RecordBatch], directory: Path) -> TaskManifest:
+        servers = self.place.bootstrap_servers
         task_id, topics = self.task_ids[index], self.topics[index]
         plan = load_plan(directory)
         task = plan.task(task_id)

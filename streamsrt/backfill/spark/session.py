@@ -44,6 +44,8 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     # Must not depend on the driver's working directory.
     "spark.sql.session.timeZone": "UTC",
+    # Results on the disks of workers, when the driver has fetched them.
+    "spark.cleaner.periodicGC.interval": "1min",
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -93,6 +95,11 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no driver in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 class SparkSessionHandle:
     """A session, and whether it is ours. To be closed."""
 
@@ -115,7 +122,7 @@ class SparkSessionHandle:
 
     def activity(self) -> SparkActivity:
         """Returns what Spark is doing; nothing for a session of Spark Connect, which does not report it."""
-        if type(self.spark).__module__.startswith("pyspark.sql.connect"):
+        if is_connect(self.spark):
             return IDLE
         tracker = self.spark.sparkContext.statusTracker()
         found = [(stage, tracker.getStageInfo(stage)) for stage in sorted(tracker.getActiveStageIds())]

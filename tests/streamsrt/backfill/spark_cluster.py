@@ -1,7 +1,8 @@
 """A standalone cluster of Spark: a master and two workers as processes, each with a working folder of its own.
 
 Nothing of the project is there: the Python of the workers is the one that the virtual environment was made of, without its
-packages.
+packages. A folder of this machine can be hidden from the workers: each then runs in a mount namespace of its own, with an
+empty file system there.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from streamsrt.backfill.java import find_java
 from tests.system.processes import wait_until
@@ -50,9 +52,21 @@ class Cluster:
         return [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
 
 
+def without(folder: Path) -> list[str]:
+    """A command that runs the command behind it where that folder is empty. Skips the test where this is not allowed."""
+    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *own, "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder)]
+    try:
+        subprocess.run([*command, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a mount namespace is not allowed here: {error}")
+    return command
+
+
 @contextmanager
-def standalone(folder: Path) -> Iterator[Cluster]:
-    """A cluster that runs."""
+def standalone(folder: Path, hidden: Path | None = None) -> Iterator[Cluster]:
+    """A cluster that runs. ``hidden``: a folder that is empty for its workers."""
+    prefix = [] if hidden is None else without(hidden)
     with ExitStack() as stack:
         log = folder / "master.log"
         stack.enter_context(_process(folder, "master.Master", log, "--port", "0"))
@@ -67,7 +81,7 @@ def standalone(folder: Path) -> Iterator[Cluster]:
             inside = folder / f"worker-{number}"
             inside.mkdir()
             options = ("--cores", "1", "--memory", "1g", "--work-dir", str(inside), found[1])
-            stack.enter_context(_process(inside, "worker.Worker", inside / "worker.log", *options))
+            stack.enter_context(_process(inside, "worker.Worker", inside / "worker.log", *options, prefix=prefix))
         wait_until(
             lambda: len(_REGISTERED.findall(log.read_text())) == 2,
             f"both workers are known: {log}",
@@ -77,7 +91,7 @@ def standalone(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _process(inside: Path, kind: str, log: Path, *arguments: str) -> Iterator[None]:
+def _process(inside: Path, kind: str, log: Path, *arguments: str, prefix: Sequence[str] = ()) -> Iterator[None]:
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     environment = {
         **kept,
@@ -90,7 +104,11 @@ def _process(inside: Path, kind: str, log: Path, *arguments: str) -> Iterator[No
     command = [SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            [*command, "--webui-port", "0", *arguments], cwd=inside, env=environment, stdout=output, stderr=output
+            [*prefix, *command, "--webui-port", "0", *arguments],
+            cwd=inside,
+            env=environment,
+            stdout=output,
+            stderr=output,
         )
     try:
         yield

@@ -176,6 +176,7 @@ def test_a_cluster_computes_what_one_process_does_with_nothing_but_the_bundle(
     words = ("--dir", backfill.directory, "--bundle", bundle, "--conf", "spark.cores.max=1")
     code, said = ended(driver(program, cluster, strike, "run", *words))
     assert code == 0, said
+    assert f"workers write their results into {backfill.directory}: they see it" in said
     assert digests(backfill) == same_here(tmp_path, module)
 
 
@@ -223,10 +224,11 @@ def test_a_worker_that_does_not_see_the_plan_is_named(
     # This path is in the working folder of the process that looks, and only the driver's has it.
     (program / "plan").symlink_to(backfill.directory)
     hidden = Path("/proc/self/cwd/plan")
-    code, said = ended(driver(program, cluster, strike, "run", "--dir", hidden, "--bundle", bundle))
+    words = ("--dir", hidden, "--bundle", bundle, "--results", "directory")
+    code, said = ended(driver(program, cluster, strike, "run", *words))
     assert code == 2, said
     assert "does not see the plan's directory" in said
-    assert "give a --dir that all nodes have under the same path" in said
+    assert "give a --dir that all nodes have under the same path, or --results spark" in said
 
 
 @pytest.mark.spark

@@ -11,11 +11,13 @@ import pytest
 
 from streamsrt.backfill.engine_local import failure_of
 from streamsrt.backfill.full_disk import ResultsNotWrittenError, full_disk_said
+from streamsrt.backfill.plan import PLAN_FILE, load_plan, save_plan
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay
 from streamsrt.backfill.run_task import LogFiles
 from streamsrt.errors import StateError
 from streamsrt.operators.engine.handlers import ExceptionHandlers, log_and_continue
 from streamsrt.tasks.task_config import TaskConfig
+from tests.streamsrt.backfill.test_engine_local import planned
 from tests.streamsrt.operators.programs import APPLICATION, Piped, columns_of
 from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -74,6 +76,20 @@ def test_a_full_disk_at_the_end_of_a_task_is_named(tmp_path: Path) -> None:
     full = "state store 'counts' in /elsewhere can't be written: the disk is full. (No space left on device)"
     with pytest.raises(ResultsNotWrittenError, match=SAYS), full_disk_said(tmp_path, stores=True):
         raise StateError(full)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a full device")
+def test_a_plan_that_does_not_fit_is_made_again(tmp_path: Path) -> None:
+    plan = load_plan(planned(tmp_path, [[("ax", 1)]]).directory)
+    folder = tmp_path / "full"
+    folder.mkdir()
+    (folder / f"{PLAN_FILE}.{os.getpid()}").symlink_to("/dev/full")
+    with pytest.raises(
+        ResultsNotWrittenError, match=r"the disk is full\. Free space there, then streamsrt backfill plan"
+    ):
+        save_plan(plan, folder)
+    assert not list(folder.iterdir())
+    save_plan(plan, folder)
 
 
 def test_what_else_fails_stays_what_it_is(tmp_path: Path) -> None:

@@ -321,6 +321,8 @@ def test_changelogs_are_kept_as_long_as_the_history_is_old(scene: Scene) -> None
     plan = backfill.plan("tests.streamsrt.backfill.old_history:topology", application_id=ID)
     backfill.run(InProcess())
     settings, said = {f"{ID}-per-hour-changelog": "retention.ms", f"{ID}-latest-changelog": "min.compaction.lag.ms"}, []
+    for topic, key in settings.items():
+        assert any(text.startswith(f"old history; at commit, {topic} gets {key}=") for text in plan.warnings)
     configured = {topic.name: topic.configs for topic in plan.internal_topics}
 
     def days_longer() -> list[int]:

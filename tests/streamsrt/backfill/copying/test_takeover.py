@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -12,7 +13,9 @@ from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.copying.planning import Takeover
 from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
+from streamsrt.backfill.job import Engine
 from streamsrt.backfill.sources import read_batches
+from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.cli.entry import run_command_line
 from streamsrt.client.values import EARLIEST
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
@@ -27,7 +30,11 @@ from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.repartition.written import Record, Written, written
 from topology.graph.topology import Topology
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 MODULE = "tests.streamsrt.backfill.copying"
+NAMES = list(CASES)
 STORES = ("counts", "per-minute", "sessions", "prices")
 Rows = Mapping[bytes, tuple[bytes, int, Headers]]
 
@@ -69,12 +76,10 @@ def union(by_partition: Mapping[int, Rows]) -> Rows:
     return {key: row for rows in by_partition.values() for key, row in rows.items()}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_store_is_filled_from_a_changelog_that_java_has_written(
-    name: str, bundled_broker: BundledBroker, tmp_path: Path
-) -> None:
+def check_java(name: str, servers: str, folder: Path, engine: Engine) -> None:
+    """Takes over the state of one of Java's programs."""
     case, origin = CASES[name], f"java-{name}"
-    with written(bundled_broker.bootstrap_servers, name) as java:
+    with written(servers, name) as java:
         java.application_id = origin
         sources = {each["topic"] for each in case["input"]}
         topics = {each["name"]: each["name"].replace("app", origin, 1) for each in case["internal_topics"]}
@@ -88,24 +93,41 @@ def test_a_store_is_filled_from_a_changelog_that_java_has_written(
             if value is not None:
                 last[each["topic"]][key] = value, each["ts"]
         java.commit({(topic, 0): 0 for topic in sources}, partition_metadata(31_000, {}))
-        backfill = Backfill(tmp_path / "plan", bootstrap_servers=java.servers)
+        backfill = Backfill(folder / "plan", bootstrap_servers=java.servers)
         plan = backfill.plan_takeover(
             f"{MODULE}.java_cases:{name}", Takeover(origin=origin), application_id=f"heir-{name}"
         )
-        found = {store.name: store for each in backfill.run(InProcess()) for store in each.stores}
+        found = {store.name: store for each in backfill.run(engine) for store in each.stores}
     assert set(found) == set(case["stores"])
     for store, expected in case["stores"].items():
         result = found[store]
         assert result.changelog is not None
         assert result.changelog.topic == f"heir-{name}-{store}-changelog"
         logged = {}
-        for columns in read_batches(tmp_path / "plan" / result.changelog.file.path):
+        for columns in read_batches(folder / "plan" / result.changelog.file.path):
             logged.update(zip(columns.keys, zip(columns.values, columns.timestamps, strict=True), strict=True))
         there_last = last[f"app-{store}-changelog"]
         assert logged.items() <= there_last.items()
         kept = len(there_last) if expected["kind"] == "timestamped_kv" else len(logged)
         assert len(logged) == kept >= len(expected["entries"]) > 0
     assert plan.copied is not None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_store_is_filled_from_a_changelog_that_java_has_written(
+    name: str, bundled_broker: BundledBroker, tmp_path: Path
+) -> None:
+    check_java(name, bundled_broker.bootstrap_servers, tmp_path, InProcess())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["auto", "spark"])
+def test_it_is_filled_on_spark_too(
+    way: Literal["auto", "spark"], spark: SparkSession, bundled_broker: BundledBroker, tmp_path: Path
+) -> None:
+    """``spark``: workers that have nothing but what is shipped."""
+    name = {"auto": NAMES[0], "spark": NAMES[-1]}[way]
+    check_java(name, bundled_broker.bootstrap_servers, tmp_path, SparkEngine(results=way))
 
 
 def test_the_heir_goes_on_where_the_origin_stood(cluster: Cluster, tmp_path: Path) -> None:
