@@ -23,6 +23,9 @@ from streamsrt.backfill.canonical import CanonicalRecords
 from streamsrt.backfill.day_counts import DayCounts
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs, Overtaken
+from streamsrt.backfill.slices.eligibility import timed_nodes
+from streamsrt.backfill.slices.own_records import Runs, own_records
+from streamsrt.backfill.slices.share import Slice
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
 from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.snapshots import Values, cache_name
@@ -222,6 +225,10 @@ class TaskReplay:
             self._add(tp, columns)
             while self.task.buffered_records:
                 self._process(report)
+
+    def slice(self, runs: Runs, share: Slice, report: Report | None = None) -> None:
+        """Replays the records of one slice, out of all records of the task in their order. Raises RecordError."""
+        self.ordered(own_records(runs, share, self.task, timed_nodes(self.task.plan)), report)
 
     def _process(self, report: Report | None) -> None:
         processed = self.task.process(RUN_RECORDS, self._now_ms)
