@@ -106,18 +106,15 @@ class _Run:
     def parts(self, clocks: Sequence[_Clock], source: str) -> Iterator[tuple[TopicPartition, RecordColumns]]:
         """Yields the slice's own records, cut where a time must pass."""
         columns, count = self._columns, len(self._columns.keys)
-        if not clocks or all(self._mine):
+        if not clocks or not count:
             yield from self._part(0, count)
-            if clocks:
-                self._note_own(clocks, source)
             return
         times = np.array(columns.timestamps, np.int64)
         keyed = np.array([key is not None for key in columns.keys], np.bool_)
-        mine = np.array(self._mine, np.bool_)
-        others = np.flatnonzero(keyed & ~mine)
-        own_before = _latest_before(times, mine & keyed)
+        own, others = self._mine & keyed, np.flatnonzero(keyed & ~self._mine)
+        own_before = _latest_before(times, own)
         start = looked = 0
-        for place in self._suspects(times, mine, keyed, own_before, clocks, source):
+        for place in _suspects(times, own, keyed, own_before, clocks, source):
             end = int(np.searchsorted(others, place))
             due = []
             for clock in clocks:
@@ -132,55 +129,47 @@ class _Run:
                 for clock in due:
                     clock.tell()
         yield from self._part(start, count)
+        own_ms = int(times[own].max(initial=-1))
         for clock in clocks:
             clock.look(self._tp, source, columns, times, others[looked:])
             clock.tell()
-        self._note_own(clocks, source)
-
-    def _suspects(
-        self, times: _Times, mine: _Marks, keyed: _Marks, own_before: _Times, clocks: Sequence[_Clock], source: str
-    ) -> list[int]:
-        """The places of own records that are older than one of the others before them, or as old."""
-        before = _latest_before(times, keyed & ~mine)
-        older = before >= times if any(clock.is_exact for clock in clocks) else before > times
-        if all(clock.takes_all_of(source) for clock in clocks):
-            older &= before > np.maximum(own_before, min(clock.own_ms for clock in clocks))
-        places: list[int] = np.flatnonzero(mine & keyed & older).tolist()
-        return places
-
-    def _note_own(self, clocks: Sequence[_Clock], source: str) -> None:
-        own = [
-            time
-            for time, key, mine in zip(self._columns.timestamps, self._columns.keys, self._mine, strict=True)
-            if mine and key is not None
-        ]
-        if own:
-            latest_ms = max(own)
-            for clock in clocks:
-                if clock.takes_all_of(source):
-                    clock.own_ms = max(clock.own_ms, latest_ms)
+            if clock.takes_all_of(source):
+                clock.own_ms = max(clock.own_ms, own_ms)
 
     def _part(self, start: int, end: int) -> Iterator[tuple[TopicPartition, RecordColumns]]:
         columns, mine = self._columns, self._mine[start:end]
-        if not any(mine):
+        if not mine.any():
             return
         part = columns if (start, end) == (0, len(columns.keys)) else columns.cut(start, end)
-        if all(mine):
+        if mine.all():
             yield self._tp, part
             return
-        offsets = [part.offset_at(index) for index in compress(range(len(mine)), mine)]
+        chosen = mine.tolist()
+        offsets = [part.offset_at(index) for index in np.flatnonzero(mine).tolist()]
         yield (
             self._tp,
             RecordColumns(
-                list(compress(part.keys, mine)),
-                list(compress(part.values, mine)),
-                list(compress(part.timestamps, mine)),
+                list(compress(part.keys, chosen)),
+                list(compress(part.values, chosen)),
+                list(compress(part.timestamps, chosen)),
                 offsets[0],
                 part.next_offset,
                 offsets,
-                None if part.headers is None else list(compress(part.headers, mine)),
+                None if part.headers is None else list(compress(part.headers, chosen)),
             ),
         )
+
+
+def _suspects(
+    times: _Times, own: _Marks, keyed: _Marks, own_before: _Times, clocks: Sequence[_Clock], source: str
+) -> list[int]:
+    """The places of own records that are older than one of the others before them, or as old."""
+    before = _latest_before(times, keyed & ~own)
+    older = before >= times if any(clock.is_exact for clock in clocks) else before > times
+    if all(clock.takes_all_of(source) for clock in clocks):
+        older &= before > np.maximum(own_before, min(clock.own_ms for clock in clocks))
+    places: list[int] = np.flatnonzero(own & older).tolist()
+    return places
 
 
 def _latest_before(times: _Times, marks: _Marks) -> _Times:

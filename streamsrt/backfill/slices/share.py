@@ -10,9 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 from zlib import crc32
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
+
+_MIX, _SHIFT, _MASK = np.uint64(2654435761), np.uint64(16), np.uint64(0xFFFF)
+"""Single bits of a checksum may be the same for all keys that are alike."""
+
+
+def _places(keys: Sequence[bytes], count: int) -> NDArray[np.uint64]:
+    sums = np.fromiter(map(crc32, keys), np.uint64, len(keys))
+    return (sums * _MIX >> _SHIFT & _MASK) % np.uint64(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +40,14 @@ class Slice:
         """Its name in manifests, attempts and messages."""
         return f"{self.task}.{self.index + 1}of{self.count}"
 
-    def has(self, keys: Sequence[bytes | None]) -> list[bool]:
+    def has(self, keys: Sequence[bytes | None]) -> NDArray[np.bool_]:
         """Says of each key whether it belongs to the slice."""
-        index, count = self.index, self.count
-        return [index == 0 if key is None else crc32(key) % count == index for key in keys]
+        if None not in keys:
+            return np.equal(_places(cast("Sequence[bytes]", keys), self.count), self.index)
+        keyed = np.array([key is not None for key in keys], np.bool_)
+        places = np.zeros(len(keys), np.uint64)
+        places[keyed] = _places([key for key in keys if key is not None], self.count)
+        return np.equal(places, self.index)
 
 
 def slices_of(plan: BackfillPlan, task: TaskPlan) -> tuple[Slice, ...]:
