@@ -86,6 +86,8 @@ class OfflineCollector:
     ) -> None:
         self._changelogs = changelogs
         self._others = RecordCollector(sink, partitions_of_topic, compression=compression)
+        self._partitions_of_topic = partitions_of_topic
+        self.is_of_slice = False
 
     def add(
         self,
@@ -99,6 +101,11 @@ class OfflineCollector:
     ) -> None:
         latest = self._changelogs.get(topic)
         if latest is None:
+            if self.is_of_slice and partition is None and None in keys and self._partitions_of_topic(topic) > 1:
+                raise PlanError(
+                    f"a record without a key goes to topic {topic!r}, where its partition depends on the records around it, "
+                    "which a slice does not have: plan without --slices in another --dir"
+                )
             self._others.add(topic, keys, values, timestamps, headers, partition, partition_keys)
         else:
             latest.add(keys, values, timestamps, headers)
@@ -228,6 +235,7 @@ class TaskReplay:
 
     def slice(self, runs: Runs, share: Slice, report: Report | None = None) -> None:
         """Replays the records of one slice, out of all records of the task in their order. Raises RecordError."""
+        self._collector.is_of_slice = True
         self.ordered(own_records(runs, share, self.task, timed_nodes(self.task.plan)), report)
 
     def _process(self, report: Report | None) -> None:

@@ -7,6 +7,7 @@
 3. The results of all slices are merged into the one result that the task has without slices
    (:mod:`streamsrt.backfill.slice_merging`). Everything else knows tasks only.
 
+- ``division``     divides the tasks of a plan
 - ``eligibility``  which subtopologies can be sliced, and what prevents it in others
 - ``own_records``  the records of a slice, and the times of the others
 - ``share``        slices of a plan, their names and their keys

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 from zlib import crc32
@@ -66,6 +66,6 @@ def all_slices(plan: BackfillPlan) -> Iterator[Slice]:
     return (each for task in plan.tasks for each in slices_of(plan, task))
 
 
-def parts_of(plan: BackfillPlan, tasks: Iterable[TaskPlan]) -> list[str]:
-    """The names of what engines run for these tasks: slices, or a task as a whole."""
-    return [name for task in tasks for name in [each.id for each in slices_of(plan, task)] or [task.id]]
+def parts_of(plan: BackfillPlan, task: TaskPlan) -> list[str]:
+    """The names of what engines run for a task: its slices, or the task as a whole."""
+    return [each.id for each in slices_of(plan, task)] or [task.id]
