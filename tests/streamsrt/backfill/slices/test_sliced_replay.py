@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from streamsrt.backfill.slices.share import Slice
 from tests.streamsrt.backfill.slices.replays import Computed, config_of, prevents, sliced, whole
 from tests.streamsrt.operators.programs import Piped, build, piped, programs
 from tests.streamsrt.operators.test_every_operator import PROGRAMS
-from topology import KTable, StreamsBuilder, Topology, serdes
+from topology import KTable, SessionWindows, Store, StreamsBuilder, Suppressed, TimeWindows, Topology, serdes
 from topology.graph.nodes import Subtopology
 
 TEXT: Any = {"key": serdes.string, "value": serdes.string}
@@ -88,3 +90,118 @@ def test_slices_of_every_operation_that_allows_them_are_the_whole(
         of_key.append({key: [text for other, text in seen if other == key] for key, _ in seen})
     assert of_key[0] == of_key[1]
     assert_slices_are_the_whole(part, parts, config)
+
+
+# ------------------------------------------------------------------------------------------------------------- by hand
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def row(key: str | None, at: int, value: str | None = "x", topic: str = "in") -> Piped:
+    return Piped(topic, key, value, at, ())
+
+
+def both(program: Callable[[StreamsBuilder], KTable[Any, Any]], *rows: Piped, cached: bool = False) -> Computed:
+    """What the program has computed, the same in slices. The keys ``a`` and ``dd`` are in two slices, if there are two."""
+    assert [Slice("t", 0, 2).has([key]).tolist() for key in (b"a", b"dd")] == [[False], [True]]
+    builder = StreamsBuilder()
+    table = program(builder)
+    table.to_stream().foreach(lambda key, value: None)
+    (part,) = builder.build().subtopologies
+    assert prevents(part, config_of(cached=cached)) is None
+    return assert_slices_are_the_whole(part, parts_of(part, rows), config_of(cached=cached))
+
+
+def stream(builder: StreamsBuilder) -> Any:
+    return builder.stream("in", **TEXT)
+
+
+def windows(builder: StreamsBuilder, before: Any = None) -> KTable[Any, Any]:
+    source = before or stream(builder)
+    return typing.cast(
+        "KTable[Any, Any]", source.group_by_key().windowed_by(TimeWindows(10, grace=5)).count(store="rows")
+    )
+
+
+def sessions(builder: StreamsBuilder) -> KTable[Any, Any]:
+    windowed = stream(builder).group_by_key().windowed_by(SessionWindows(6, grace=0))
+    return typing.cast("KTable[Any, Any]", windowed.count(store="rows"))
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("program", [windows, sessions])
+def test_a_record_is_late_by_the_records_of_other_keys(
+    program: Callable[[StreamsBuilder], KTable[Any, Any]], cached: bool
+) -> None:
+    found = both(program, row("a", 3), row("dd", 40), row("a", 4), row("a", 41), cached=cached)
+    assert found.counters["dropped_late"] == 1
+
+
+def test_only_records_that_come_to_the_operation_move_its_time_on() -> None:
+    def program(builder: StreamsBuilder) -> KTable[Any, Any]:
+        return windows(builder, stream(builder).filter(lambda key, value: value != "test"))
+
+    assert both(program, row("a", 3), row("dd", 40, "test"), row("a", 4)).counters["dropped_late"] == 0
+    assert both(program, row("a", 3), row("dd", 40), row("a", 4)).counters["dropped_late"] == 1
+    rows = [row("a", 3), row("dd", 90, "test"), row("dd", 40), row("dd", 80, "test"), row("a", 30), row("a", 4)]
+    assert both(program, *rows).counters["dropped_late"] == 1
+
+
+def test_a_record_without_a_key_moves_no_time_on() -> None:
+    assert both(windows, row("a", 3), row(None, 40), row("a", 4)).counters["dropped_late"] == 0
+
+
+@pytest.mark.parametrize("program", [windows, sessions])
+def test_rows_expire_by_the_records_of_other_keys(program: Callable[[StreamsBuilder], KTable[Any, Any]]) -> None:
+    found = both(program, row("a", 3), row("dd", 10 * DAY_MS))
+    assert len(found.rows["rows"]) == 2, "its row, and the stream time"
+    assert len(found.changelogs["app-rows-changelog"]) == 1
+
+
+def test_a_suppressed_window_closes_by_the_records_of_other_keys() -> None:
+    def program(builder: StreamsBuilder) -> KTable[Any, Any]:
+        table = windows(builder).suppress(Suppressed.until_window_closes(), name="sup")
+        return table.map_values(lambda count: count + 1, store=Store("final", value=serdes.long))
+
+    found = both(program, row("a", 3), row("a", 4), row("dd", 40))
+    assert len(found.rows["final"]) == 1
+    assert len(found.rows["sup-store"]) == 1, "that of the other key is still held back"
+
+
+def test_a_suppressed_session_that_others_close_is_not_continued() -> None:
+    """By a record of the very time at which it closes."""
+
+    def program(builder: StreamsBuilder) -> KTable[Any, Any]:
+        table = sessions(builder).suppress(Suppressed.until_window_closes(), name="sup")
+        key = serdes.session_windowed(serdes.string)
+        return table.map_values(lambda count: count, store=Store("final", key=key, value=serdes.long))
+
+    found = both(program, row("a", 0), row("dd", 6), row("a", 6), row("dd", 30))
+    assert len(found.rows["final"]) == 3
+
+
+def test_a_join_of_tables_is_computed_by_key() -> None:
+    def program(builder: StreamsBuilder) -> KTable[Any, Any]:
+        tables = [builder.table(topic, store=topic, **TEXT) for topic in ("in", "t")]
+        return tables[0].outer_join(tables[1], lambda one, other: f"{one}+{other}", store="joined", **TEXT)
+
+    rows = [
+        row("a", 1),
+        row("dd", 2),
+        row("a", 3, "y", "t"),
+        row("dd", 4, None),
+        row("a", 5, None),
+        row("a", 6, None, "t"),
+    ]
+    assert both(program, *rows).rows["joined"] == []
+    assert len(both(program, *rows[:4]).rows["joined"]) == 1
+
+
+def test_ordered_history_is_not_cut_into_small_parts() -> None:
+    """Only an older record of another key needs the time in between."""
+    rows = [row("a" if at % 2 else "dd", at) for at in range(200)]
+    builder = StreamsBuilder()
+    windows(builder)
+    (part,) = builder.build().subtopologies
+    batches = 29
+    assert sliced(part, {"in": rows}, config_of(cached=False), 2).parts == 2 * batches
