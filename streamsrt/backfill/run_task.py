@@ -45,7 +45,7 @@ from streamsrt.backfill.manifest import (
     publish,
     write_progress,
 )
-from streamsrt.backfill.order import Inputs, merge
+from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.plan import BackfillPlan, StorePlan, TaskPlan, load_plan
 from streamsrt.backfill.planned_application import application_of, subtopology_of
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay, partition_counts
@@ -135,17 +135,14 @@ def compute_task(
         if plan.copied is not None:
             take_state(plan, task_plan, topology, subtopology, replay, bootstrap_servers, report)
         elif runs is not None:
-            replay.ordered(runs, report)
+            replay.ordered(runs, report, share)
         elif inputs is not None:
-            replay.merge(inputs(replay.task.source_partitions), report)
+            replay.merge(inputs(replay.task.source_partitions), report, share)
         else:
             _check_no_lake(task_plan)
             order = replay.task.source_partitions
             opened = open_inputs(directory, plan, task_plan, order, bootstrap_servers, past)
-            if share is None:
-                replay.merge(stack.enter_context(opened), report)
-            else:
-                replay.slice(merge(stack.enter_context(opened)), share, report)
+            replay.merge(stack.enter_context(opened), report, share)
         replay.finish()
         changelogs = replay.changelogs()
         places = {} if share is not None else places_of(topology, subtopology, plan, task_plan)

@@ -535,7 +535,7 @@ def report(
 _SECTIONS = {
     "sources": ("topic", "kept_in", "partitions", "records", "files", "size_bytes", "first_day", "last_day"),
     "subtopologies": ("subtopology", "tasks", "records", "seconds", "skew", "largest", "slowest"),
-    "tasks": ("task", "records", "seconds", "records_per_second", "dropped_late", "dropped", "written_bytes"),
+    "tasks": ("task", "slices", "records", "seconds", "records_per_second", "dropped_late", "dropped", "written_bytes"),
     "stores": ("store", "partitions", "entries", "changelog_records", "size_bytes"),
     "written": ("topic", "kind", "partitions", "records", "size_bytes"),
 }

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamsrt.backfill.order import merge
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay
 from streamsrt.backfill.slice_merging import merged_by_key, merged_rows, merged_snapshots
 from streamsrt.backfill.slices.eligibility import obstacle, resolved
@@ -53,10 +52,14 @@ def whole(subtopology: Subtopology, records: Mapping[str, Sequence[Piped]], conf
 
 
 def sliced(
-    subtopology: Subtopology, records: Mapping[str, Sequence[Piped]], config: TaskConfig, count: int
+    subtopology: Subtopology,
+    records: Mapping[str, Sequence[Piped]],
+    config: TaskConfig,
+    count: int,
+    partitions: int = 1,
 ) -> Computed:
-    """The results of ``count`` slices, merged."""
-    parts = [_computed(subtopology, records, config, Slice("t", index, count)) for index in range(count)]
+    """The results of ``count`` slices, merged. ``partitions``: those of each output."""
+    parts = [_computed(subtopology, records, config, Slice("t", index, count), partitions) for index in range(count)]
     specs = {spec.name: spec for spec in subtopology.stores}
     outputs: dict[tuple[str, bytes | None], list[tuple[Any, ...]]] = {}
     for part in parts:
@@ -75,7 +78,11 @@ def sliced(
 
 
 def _computed(
-    subtopology: Subtopology, records: Mapping[str, Sequence[Piped]], config: TaskConfig, share: Slice | None
+    subtopology: Subtopology,
+    records: Mapping[str, Sequence[Piped]],
+    config: TaskConfig,
+    share: Slice | None,
+    partitions: int = 1,
 ) -> Computed:
     found = Computed()
 
@@ -86,7 +93,10 @@ def _computed(
                 found.outputs.setdefault((topic, key), []).append(tuple(rest))
 
     settings = OfflineSettings(
-        application_id=APPLICATION, task_config=config, partitions_of_topic=lambda topic: 1, full_changelogs=False
+        application_id=APPLICATION,
+        task_config=config,
+        partitions_of_topic=lambda topic: partitions,
+        full_changelogs=False,
     )
     replay = TaskReplay(subtopology, 0, settings, sink)
 
@@ -96,10 +106,7 @@ def _computed(
 
     inputs = {tp: cut(records.get(tp[0], ())) for tp in replay.task.source_partitions}
     done: list[int] = []
-    if share is None:
-        replay.merge(inputs, done.append)
-    else:
-        replay.slice(merge(inputs), share, done.append)
+    replay.merge(inputs, done.append, share)
     replay.finish()
     found.rows = {name: list(store.range()) for name, store in replay.rows.items()}
     found.changelogs = {topic: list(entries) for topic, entries in replay.changelogs().items()}

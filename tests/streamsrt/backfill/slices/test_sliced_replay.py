@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.slices.share import Slice
 from tests.streamsrt.backfill.slices.replays import Computed, config_of, prevents, sliced, whole
 from tests.streamsrt.operators.programs import Piped, build, piped, programs
@@ -205,3 +206,25 @@ def test_ordered_history_is_not_cut_into_small_parts() -> None:
     (part,) = builder.build().subtopologies
     batches = 29
     assert sliced(part, {"in": rows}, config_of(cached=False), 2).parts == 2 * batches
+
+
+def test_caches_that_are_full_before_the_end_change_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is forwarded meanwhile depends on when they are, and only the last result of a key is the same."""
+    monkeypatch.setattr("streamsrt.backfill.replay.CACHE_MAX_BYTES", 2_000)
+    builder = StreamsBuilder()
+    windows(builder).to_stream().to("out", key=serdes.time_windowed(serdes.string, 10), value=serdes.long)
+    (part,) = builder.build().subtopologies
+    rows = {"in": [row(f"k{index * 7 % 60}", 30 + index - index % 3 * 9) for index in range(400)]}
+    config = config_of(cached=True)
+    expected, found = whole(part, rows, config), sliced(part, rows, config, 3)
+    assert expected.counters["dropped_late"] > 0
+    last = [{place: results[-1] for place, results in each.outputs.items()} for each in (expected, found)]
+    assert last[0] == last[1]
+    assert replace(found, parts=0, outputs={}) == replace(expected, parts=0, outputs={})
+
+
+def test_a_record_without_a_key_for_one_of_several_partitions_is_refused() -> None:
+    (part,) = build([], "sink", [], False).subtopologies
+    with pytest.raises(PlanError, match=r"without a key goes to topic 'rest'.*plan without --slices"):
+        sliced(part, {"in": [row(None, 1)]}, config_of(cached=False), 2, partitions=3)
+    assert sliced(part, {"in": [row("a", 1)]}, config_of(cached=False), 2, partitions=3).outputs
