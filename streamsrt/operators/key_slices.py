@@ -8,6 +8,7 @@ what it keeps and forwards depends on records of the same key, and on a stream t
 2. ``through``: which records come out of it with their time, of which no state decides. None: state decides, so the stream
    time of what is behind it is not known without that of other keys.
 3. ``pass_time``: of an operation that observes a stream time, what a record of another key does to it.
+4. ``slack_ms``: how far a record may be behind that stream time without a difference in what becomes of it, in milliseconds.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class KeySlices:
     refusal: str | None = None
     through: Through | None = None
     pass_time: PassTime | None = None
+    slack_ms: Callable[[AnyOperation], int] | None = None
     refusal_of: Callable[[AnyOperation], str | None] | None = None
 
     def refused(self, operation: AnyOperation) -> str | None:

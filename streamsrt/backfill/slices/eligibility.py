@@ -43,11 +43,11 @@ STORES: Mapping[StoreKind, str | None] = MappingProxyType(
 @dataclass(frozen=True, slots=True)
 class Timed:
     """A node whose operation observes a stream time. ``reaches``: by source, which of its records come to the node;
-    ``is_exact``: what closes must be gone before a record of just that time comes."""
+    ``slack_ms``: how far a record may be behind without a difference; -1: not even as far as to be of the same time."""
 
     node: str
     reaches: Mapping[str, Reach]
-    is_exact: bool
+    slack_ms: int
 
 
 class _StateDecides(Exception):
@@ -193,8 +193,16 @@ def _timed(plan: ResolvedSubtopology, node: ProcessorNode) -> Timed:
         for source in plan.subtopology.sources
         if (reach := _reach(plan, source.name, node.name, known)) is not None
     }
-    closes = traits_of(node.operation).holds_back and any(has_sessions(each.operation) for each in _processors(plan))
-    return Timed(node.name, reaches, closes)
+    return Timed(node.name, reaches, _slack_ms(plan, node))
+
+
+def _slack_ms(plan: ResolvedSubtopology, node: ProcessorNode) -> int:
+    if traits_of(node.operation).holds_back and any(has_sessions(each.operation) for each in _processors(plan)):
+        # A session that is let go at some time may be continued at that time.
+        return -1
+    slack_ms = OPERATIONS[type(node.operation)].slices.slack_ms
+    assert slack_ms is not None, "such an operation allows no slices"
+    return slack_ms(node.operation)
 
 
 def _reach(plan: ResolvedSubtopology, name: str, target: str, known: dict[str, Reach | None]) -> Reach | None:

@@ -1,7 +1,8 @@
 """The records of a slice, in the order of its task, and the times of the others.
 
 1. Between two records of the slice, what the others did to a stream time shows only if the second one is older than one of
-   them: else it moves the time on itself. So a run is cut there only, and times pass at the cuts and between runs.
+   them, by more than the operation's grace: else it moves the time on itself, or is in time anyway. So a run is cut there
+   only, and times pass at the cuts and between runs.
 2. Which of the other records come to an operation with a stream time is asked only of the latest of them: of as many as
    there are until one comes through.
 3. Records without a key move no stream time on.
@@ -50,7 +51,7 @@ class _Clock:
         self._ms = -1
         self._told_ms = -1
         self.own_ms = -1
-        self.is_exact = timed.is_exact
+        self.slack_ms = timed.slack_ms
 
     def is_reached_from(self, source: str) -> bool:
         return source in self._timed.reaches
@@ -86,7 +87,7 @@ class _Clock:
         """Whether the time must pass before a record at ``at_ms``; ``own_ms``: how far the slice's own records have moved it
         on."""
         ms = self._ms
-        return ms > max(self._told_ms, own_ms) and (ms >= at_ms if self.is_exact else ms > at_ms)
+        return ms > max(self._told_ms, own_ms) and ms - self.slack_ms > at_ms
 
     def tell(self) -> None:
         """Lets the time pass, if it is not known yet."""
@@ -163,9 +164,9 @@ class _Run:
 def _suspects(
     times: _Times, own: _Marks, keyed: _Marks, own_before: _Times, clocks: Sequence[_Clock], source: str
 ) -> list[int]:
-    """The places of own records that are older than one of the others before them, or as old."""
+    """The places of own records that are so much older than one of the others before them that it may show."""
     before = _latest_before(times, keyed & ~own)
-    older = before >= times if any(clock.is_exact for clock in clocks) else before > times
+    older = before - min(clock.slack_ms for clock in clocks) > times
     if all(clock.takes_all_of(source) for clock in clocks):
         older &= before > np.maximum(own_before, min(clock.own_ms for clock in clocks))
     places: list[int] = np.flatnonzero(own & older).tolist()

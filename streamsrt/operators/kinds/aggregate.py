@@ -22,7 +22,7 @@ from streamsrt.state.windowed import pack_start
 from topology.graph import operations
 from topology.graph.nodes import Node, ProcessorNode
 from topology.graph.operations import TableMerge
-from topology.spec.windows import TimeWindows, UnlimitedWindows, Windows
+from topology.spec.windows import END_OF_TIME_MS, TimeWindows, UnlimitedWindows, Windows
 
 
 def emit_aggregate(c: Compiler, node: ProcessorNode, op: operations.Aggregate, flow: Flow) -> None:
@@ -321,4 +321,9 @@ def _passing(builder: PathBuilder, node: ProcessorNode) -> Callable[[int], None]
     return pass_time
 
 
-IN_SLICES = KeySlices(through=_through, pass_time=_passing, refusal_of=_refusal)
+def _slack_ms(op: operations.Aggregate) -> int:
+    """Each window of a record ends behind it, and closes when its grace is over."""
+    return op.windows.grace_ms if isinstance(op.windows, TimeWindows) else END_OF_TIME_MS
+
+
+IN_SLICES = KeySlices(through=_through, pass_time=_passing, slack_ms=_slack_ms, refusal_of=_refusal)

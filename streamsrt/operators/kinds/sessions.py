@@ -314,4 +314,9 @@ def _passing(builder: PathBuilder, node: ProcessorNode) -> Callable[[int], None]
     return pass_time
 
 
-IN_SLICES = KeySlices(through=if_whatever_it_is, pass_time=_passing, refusal_of=_refusal)
+def _slack_ms(op: SessionAggregate) -> int:
+    """A record may continue a session that ended up to a gap before it."""
+    return op.windows.retention_ms - op.windows.gap_ms
+
+
+IN_SLICES = KeySlices(through=if_whatever_it_is, pass_time=_passing, slack_ms=_slack_ms, refusal_of=_refusal)

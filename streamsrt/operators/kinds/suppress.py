@@ -234,4 +234,9 @@ def _passing(builder: PathBuilder, node: ProcessorNode) -> Callable[[int], None]
     return lambda ms: flow_on(suppression.pass_time(ms))
 
 
-IN_SLICES = KeySlices(pass_time=_passing, refusal_of=_refusal)
+def _slack_ms(op: Suppress) -> int:
+    """As that of the windows whose changes are held back; not of sessions, which a record may continue that is later."""
+    return op.wait_ms
+
+
+IN_SLICES = KeySlices(pass_time=_passing, slack_ms=_slack_ms, refusal_of=_refusal)

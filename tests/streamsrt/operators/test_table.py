@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 import topology
+from streamsrt.operators.key_slices import KeySlices
 from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS, Operator, StoreKeys
 from topology.graph import operations
 from topology.graph.operations import traits
@@ -89,9 +90,10 @@ def test_an_operation_allows_slices_of_keys_only_if_its_other_rows_do(kind: type
     )
     assert not knows_other_keys or slices.refusal is not None, "refuse slices, or change this test with a reason"
     if slices.refusal is None:
-        assert (traits_row.stream_time is not traits.ObservedTime.NONE) == (slices.pass_time is not None)
+        observes = traits_row.stream_time is not traits.ObservedTime.NONE
+        assert {slices.pass_time is not None, slices.slack_ms is not None} == {observes}
     else:
-        assert (slices.through, slices.pass_time, slices.refusal_of) == (None, None, None)
+        assert slices == KeySlices(slices.refusal)
 
 
 def test_a_function_takes_what_its_operation_reads() -> None:

@@ -198,14 +198,19 @@ def test_a_join_of_tables_is_computed_by_key() -> None:
     assert len(both(program, *rows[:4]).rows["joined"]) == 1
 
 
-def test_ordered_history_is_not_cut_into_small_parts() -> None:
-    """Only an older record of another key needs the time in between."""
-    rows = [row("a" if at % 2 else "dd", at) for at in range(200)]
+def parts_in(program: Callable[[StreamsBuilder], object], rows: Sequence[Piped]) -> int:
     builder = StreamsBuilder()
-    windows(builder)
+    program(builder)
     (part,) = builder.build().subtopologies
+    return sliced(part, {"in": rows}, config_of(cached=False), 2).parts
+
+
+@pytest.mark.parametrize(("behind_ms", "is_cut"), [(0, False), (5, False), (6, True)])
+def test_history_is_cut_only_at_records_that_may_be_late(behind_ms: int, is_cut: bool) -> None:
+    """By the records of other keys; the grace is 5 ms."""
+    rows = [row("a", 100 + at - behind_ms) if at % 2 else row("dd", 101 + at) for at in range(200)]
     batches = 29
-    assert sliced(part, {"in": rows}, config_of(cached=False), 2).parts == 2 * batches
+    assert (parts_in(windows, rows) > 2 * batches) is is_cut
 
 
 def test_caches_that_are_full_before_the_end_change_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
