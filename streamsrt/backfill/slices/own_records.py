@@ -146,7 +146,10 @@ class _Run:
             yield self._tp, part
             return
         chosen = mine.tolist()
-        offsets = [part.offset_at(index) for index in np.flatnonzero(mine).tolist()]
+        if part.offsets is None:
+            offsets = (np.flatnonzero(mine) + part.base_offset).tolist()
+        else:
+            offsets = list(compress(part.offsets, chosen))
         yield (
             self._tp,
             RecordColumns(

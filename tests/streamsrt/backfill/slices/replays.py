@@ -18,6 +18,8 @@ from topology import serdes
 from topology.graph.nodes import Subtopology
 
 Rows = list[tuple[bytes, bytes]]
+Records = Mapping[str, Sequence[Piped] | Sequence[RecordColumns]]
+"""By topic."""
 
 
 @dataclass
@@ -32,6 +34,8 @@ class Computed:
     carried: dict[str, list[int | str]] = field(default_factory=dict)
     parts: int = 0
     """In how many parts the records were processed."""
+    written: dict[str, list[RecordColumns]] = field(default_factory=dict, compare=False)
+    """By topic, as another task reads it."""
 
 
 def config_of(*, cached: bool, generate: bool = True) -> TaskConfig:
@@ -47,13 +51,13 @@ def prevents(subtopology: Subtopology, config: TaskConfig) -> str | None:
     return obstacle(resolved(subtopology, APPLICATION, config), config)
 
 
-def whole(subtopology: Subtopology, records: Mapping[str, Sequence[Piped]], config: TaskConfig) -> Computed:
+def whole(subtopology: Subtopology, records: Records, config: TaskConfig) -> Computed:
     return _computed(subtopology, records, config, None)
 
 
 def sliced(
     subtopology: Subtopology,
-    records: Mapping[str, Sequence[Piped]],
+    records: Records,
     config: TaskConfig,
     count: int,
     partitions: int = 1,
@@ -79,7 +83,7 @@ def sliced(
 
 def _computed(
     subtopology: Subtopology,
-    records: Mapping[str, Sequence[Piped]],
+    records: Records,
     config: TaskConfig,
     share: Slice | None,
     partitions: int = 1,
@@ -88,6 +92,7 @@ def _computed(
 
     def sink(topic: str, partition: int, batch: bytes, count: int) -> None:
         for columns in iter_columns(batch):
+            found.written.setdefault(topic, []).append(columns)
             headers = columns.headers or [()] * len(columns)
             for key, *rest in zip(columns.keys, columns.values, columns.timestamps, headers, strict=True):
                 found.outputs.setdefault((topic, key), []).append(tuple(rest))
@@ -100,11 +105,7 @@ def _computed(
     )
     replay = TaskReplay(subtopology, 0, settings, sink)
 
-    def cut(rows: Sequence[Piped]) -> Iterator[RecordColumns]:
-        for start in range(0, len(rows), 7):
-            yield columns_of(rows[start : start + 7], start)
-
-    inputs = {tp: cut(records.get(tp[0], ())) for tp in replay.task.source_partitions}
+    inputs = {tp: _cut(records.get(tp[0], ())) for tp in replay.task.source_partitions}
     done: list[int] = []
     replay.merge(inputs, done.append, share)
     replay.finish()
@@ -113,3 +114,10 @@ def _computed(
     found.counters, found.times = replay.task.counters(), replay.task.operator_times()
     found.carried, found.parts = replay.snapshot, len(done)
     return found
+
+
+def _cut(rows: Sequence[Piped] | Sequence[RecordColumns]) -> Iterator[RecordColumns]:
+    piped = [row for row in rows if isinstance(row, Piped)]
+    yield from (row for row in rows if isinstance(row, RecordColumns))
+    for start in range(0, len(piped), 7):
+        yield columns_of(piped[start : start + 7], start)

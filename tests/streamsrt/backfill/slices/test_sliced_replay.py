@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.slices.share import Slice
-from tests.streamsrt.backfill.slices.replays import Computed, config_of, prevents, sliced, whole
+from streamsrt.wire.records import RecordColumns
+from tests.streamsrt.backfill.slices.replays import Computed, Records, config_of, prevents, sliced, whole
 from tests.streamsrt.operators.programs import Piped, build, piped, programs
 from tests.streamsrt.operators.test_every_operator import PROGRAMS
 from topology import KTable, SessionWindows, Store, StreamsBuilder, Suppressed, TimeWindows, Topology, serdes
@@ -25,17 +26,20 @@ keyed = st.builds(
     lambda row, key: replace(row, key=row.key and key), piped(), st.sampled_from(("a", "b", "c", "dd", "e", "f", "g"))
 )
 records = st.lists(keyed, max_size=50)
-Parts = Mapping[str, Sequence[Piped]]
 
 
 def parts_of(subtopology: Subtopology, rows: Sequence[Piped]) -> dict[str, list[Piped]]:
-    """The records by topic. Repartition topics, and topics that another program names otherwise, get some, too."""
-    topics = sorted(subtopology.source_topics) or [f"app-{each.name}" for each in subtopology.repartition_source_topics]
+    """The records by topic, also if the program has other names for its topics."""
+    topics = sorted(subtopology.source_topics)
     named = dict(zip(("in", "t"), (*topics, topics[0])[:2], strict=True))
     return {topic: [row for row in rows if named[row.topic] == topic] for topic in topics}
 
 
-def assert_slices_are_the_whole(subtopology: Subtopology, parts: Parts, config: Any) -> Computed:
+def written_by(writer: Subtopology, rows: Sequence[Piped], config: Any) -> dict[str, list[RecordColumns]]:
+    return whole(writer, parts_of(writer, rows), config).written
+
+
+def assert_slices_are_the_whole(subtopology: Subtopology, parts: Records, config: Any) -> Computed:
     expected = whole(subtopology, parts, config)
     for count in COUNTS:
         found = sliced(subtopology, parts, config, count)
@@ -78,12 +82,10 @@ def test_slices_of_every_operation_that_allows_them_are_the_whole(
     program: str, index: int, rows: list[Piped], generate: bool
 ) -> None:
     seen: list[tuple[str, str]] = []
-    part = told(program, lambda key, value: seen.append((repr(key), repr(value)))).subtopologies[index]
-    config = config_of(cached=False, generate=generate)
-    if not part.source_topics:
-        # What stands in a repartition topic of changes only its writer makes.
-        rows = []
-    parts = parts_of(part, rows)
+    subtopologies = told(program, lambda key, value: seen.append((repr(key), repr(value)))).subtopologies
+    part, config = subtopologies[index], config_of(cached=False, generate=generate)
+    # What stands in a repartition topic of changes only its writer makes.
+    parts: Records = parts_of(part, rows) if part.source_topics else written_by(subtopologies[0], rows, config)
     of_key: list[dict[str, list[str]]] = []
     for compute in (lambda: whole(part, parts, config), lambda: sliced(part, parts, config, 2)):
         seen.clear()
