@@ -208,16 +208,23 @@ class Backfill:
             for text in discard_damaged(self.directory, plan, checked):
                 if on_damage is not None:
                     on_damage(text)
-            drop_slices(self.directory, plan)
-            remove_leftovers(self.directory, plan)
+            self._tidy(plan)
             for level in plan.levels():
                 for manifest in self._run_level(plan, level, chosen):
                     if on_task is not None:
                         on_task(manifest)
+                if plan.slices:
+                    # Else there would be everything twice until the end.
+                    self._tidy(plan)
             manifests = verify_results(self.directory, plan, checked)
             # Of workers that died, and of attempts that others were faster than.
-            remove_leftovers(self.directory, plan)
+            self._tidy(plan)
             return manifests
+
+    def _tidy(self, plan: BackfillPlan) -> None:
+        """Deletes what nobody needs any more, while nothing runs."""
+        drop_slices(self.directory, plan)
+        remove_leftovers(self.directory, plan)
 
     def _run_level(self, plan: BackfillPlan, level: Sequence[TaskPlan], engine: Engine) -> Iterator[TaskManifest]:
         """Runs the tasks of a level that are not finished, and yields the manifest of each. Slices are merged here as soon

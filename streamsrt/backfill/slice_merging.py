@@ -4,7 +4,7 @@
 2. Outputs are merged as a repartition topic is read from several tasks: by time. The records of one key keep their order;
    records of several keys may stand in another order than without slices.
 3. Times are the latest of all slices, counts are sums.
-4. What the slices have left is deleted when their task is finished.
+4. What the slices have left is deleted when their task is finished and no engine asks for it any more.
 """
 
 from __future__ import annotations
@@ -56,18 +56,17 @@ _MARKED = (RowsOfKey.WINDOWS, RowsOfKey.SESSIONS)
 
 
 def merge_if_ready(directory: Path, plan: BackfillPlan, task: TaskPlan) -> TaskManifest | None:
-    """Makes a task finished whose slices all are; its manifest, None if slices are missing or it has none. Raises PlanError,
-    BackfillError, OSError."""
+    """Makes a task finished whose slices all are; its manifest, None if slices are missing, it has none, or it is finished
+    already. Raises PlanError, BackfillError, OSError."""
     slices = slices_of(plan, task)
-    if not slices or any(load_manifest(directory, plan, each.id) is None for each in slices):
+    if not slices or manifest_path(directory, task.id).exists():
+        return None
+    if any(load_manifest(directory, plan, each.id) is None for each in slices):
         return None
     parts = [finished_manifest(directory, plan, each.id) for each in slices]
     with full_disk_said(directory, stores=True), new_attempt(directory, task.id) as attempt:
         manifest = _merged(directory, plan, task, parts, attempt)
-        if not publish(directory, manifest):
-            manifest = finished_manifest(directory, plan, task.id)
-    drop_slices(directory, plan)
-    return manifest
+        return manifest if publish(directory, manifest) else finished_manifest(directory, plan, task.id)
 
 
 def drop_slices(directory: Path, plan: BackfillPlan) -> None:

@@ -352,12 +352,17 @@ def _days_of(lake: LakePlan) -> str:
 @app.command("operators")
 def operators(as_json: AsJson = False) -> None:
     """Show how a backfill treats each operation: as live, again (the function is called for the whole history), one
-    order (one of those possible in a live run), or refused by the plan."""
+    order (one of those possible in a live run), or refused by the plan; and whether it allows --slices."""
     rows = [
-        {"operation": operation.__name__, "offline": operator.offline.outcome, "note": operator.offline.note}
+        {
+            "operation": operation.__name__,
+            "offline": operator.offline.outcome,
+            "slices": operator.slices.allowed,
+            "note": operator.offline.note,
+        }
         for operation, operator in OPERATIONS.items()
     ]
-    print_rows(["operation", "offline", "note"], rows, as_json=as_json)
+    print_rows(["operation", "offline", "slices", "note"], rows, as_json=as_json)
 
 
 @app.command("bundle")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from topology.graph.nodes import ProcessorNode
 
@@ -37,6 +37,11 @@ class KeySlices:
     pass_time: PassTime | None = None
     slack_ms: Callable[[AnyOperation], int] | None = None
     refusal_of: Callable[[AnyOperation], str | None] | None = None
+
+    @property
+    def allowed(self) -> Literal["yes", "in part", "no"]:
+        """Whether the kind of operation allows slices."""
+        return "no" if self.refusal is not None else "yes" if self.refusal_of is None else "in part"
 
     def refused(self, operation: AnyOperation) -> str | None:
         """Why an operation does not allow slices; None if it does."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.plan import load_plan
@@ -61,6 +62,20 @@ def test_a_sliced_backfill_is_continued_and_handed_over_as_the_whole_is(
     with pytest.raises(SystemExit):
         run_command_line(["backfill", "report", "--dir", str(sliced.directory)])
     assert re.search(r"TASK +SLICES .*\n\S+_0 +3 ", capsys.readouterr().out)
+
+
+def test_a_store_is_repaired_in_slices(scene: Scene) -> None:
+    scene.create_topics(*keyed.TOPICS)
+    load(scene, 150, seed=3, from_ms=0)
+    config = {"application.id": "keyed", "bootstrap.servers": scene.servers, "state.dir": scene.state_dir("keyed")}
+    KafkaStreams(keyed.topology, {**config, **UNCACHED}).run(until="quiet", timeout_s=100, signals=False)
+    made = []
+    for slices in (1, 3):
+        backfill = Backfill(scene.folder / str(slices), bootstrap_servers=scene.servers)
+        backfill.plan(KEYED, application_id="keyed", config=UNCACHED, store="totals", slices=slices)
+        backfill.run(InProcess())
+        made.append(results(backfill))
+    assert made[0] == made[1]
 
 
 def test_a_plan_says_what_is_divided(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
