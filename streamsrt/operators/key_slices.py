@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
+from streamsrt.operators.engine.processor_nodes import PathBuilder
 from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import AnyOperation
 
 Reach = Callable[[object, object], bool]
 """``(key, value) -> whether`` a record gets from here to a certain step."""
-AnyOperation: TypeAlias = Any  # which one it is, the row says
 Through = Callable[[AnyOperation, Mapping[str, Reach]], Reach | None]
 """``(operation, reach by child)``: the reach of a record that comes to the operation; None: state decides."""
-PassTime = Callable[[Any, ProcessorNode], Callable[[int], None]]
+PassTime = Callable[[PathBuilder, ProcessorNode], Callable[[int], None]]
 """``(builder, node) -> (ms) -> None``, which lets a time of other keys pass."""
 
 

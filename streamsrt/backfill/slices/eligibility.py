@@ -5,7 +5,7 @@ What an operation allows stands in its row of :data:`streamsrt.operators.table.O
 
 1. Behind a cache nothing may depend on when it is flushed: no store, and no order of records of several keys.
 2. The stream time that an operation observes must be known in every slice: between it and its sources no state may decide
-   which records come through (:class:`Timed`).
+   which records come through (:class:`TimedNode`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STORES: Mapping[StoreKind, str | None] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedNode:
     """A node whose operation observes a stream time. ``reaches``: by source, which of its records come to the node;
     ``slack_ms``: how far a record may be behind without a difference; -1: not even as far as to be of the same time."""
 
@@ -73,7 +73,7 @@ def obstacle(plan: ResolvedSubtopology, config: TaskConfig) -> str | None:
     return next(_obstacles(plan, config), None)
 
 
-def timed_nodes(plan: ResolvedSubtopology) -> list[Timed]:
+def timed_nodes(plan: ResolvedSubtopology) -> list[TimedNode]:
     """The nodes whose stream times a slice must move on, of a subtopology without an obstacle."""
     return [_timed(plan, node) for node in _processors(plan) if _is_timed(node)]
 
@@ -185,7 +185,7 @@ def _where(node: Node) -> str:
     return f"{node.name} ({node.site})" if node.site is not None else node.name
 
 
-def _timed(plan: ResolvedSubtopology, node: ProcessorNode) -> Timed:
+def _timed(plan: ResolvedSubtopology, node: ProcessorNode) -> TimedNode:
     """Raises _StateDecides."""
     known: dict[str, Reach | None] = {}
     reaches = {
@@ -193,7 +193,7 @@ def _timed(plan: ResolvedSubtopology, node: ProcessorNode) -> Timed:
         for source in plan.subtopology.sources
         if (reach := _reach(plan, source.name, node.name, known)) is not None
     }
-    return Timed(node.name, reaches, _slack_ms(plan, node))
+    return TimedNode(node.name, reaches, _slack_ms(plan, node))
 
 
 def _slack_ms(plan: ResolvedSubtopology, node: ProcessorNode) -> int:

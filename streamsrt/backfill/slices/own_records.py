@@ -16,7 +16,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsrt.backfill.slices.eligibility import Timed
+from streamsrt.backfill.slices.eligibility import TimedNode
 from streamsrt.backfill.slices.share import Slice
 from streamsrt.errors import ProcessingError
 from streamsrt.operators.key_slices import always
@@ -29,7 +29,7 @@ _Times = NDArray[np.int64]
 _Marks = NDArray[np.bool_]
 
 
-def own_records(runs: Runs, share: Slice, task: Task, timed: Sequence[Timed]) -> Runs:
+def own_records(runs: Runs, share: Slice, task: Task, timed: Sequence[TimedNode]) -> Runs:
     """Yields the records of a slice out of all records of its ``task``, and lets times pass in between.
 
     Whoever takes them must let the task process each part before taking the next one. Raises RecordError.
@@ -45,7 +45,7 @@ class _Clock:
     """The stream time of one operation, as far as records of other slices have moved it on. ``own_ms``: the latest time of
     the slice's own records, of which all come to it; -1 if that is not known."""
 
-    def __init__(self, timed: Timed, task: Task) -> None:
+    def __init__(self, timed: TimedNode, task: Task) -> None:
         self._timed = timed
         self._task = task
         self._ms = -1
