@@ -173,8 +173,8 @@ def _checked(store: str, entries: Iterable[tuple[bytes, Row]]) -> Iterator[tuple
     for key, row in entries:
         if key == before:
             raise PlanError(
-                f"two slices have rows of one key in store {store}: its serde writes the key {key!r} for records whose keys "
-                "have different bytes. Plan without --slices in another --dir"
+                f"two slices have rows of one key in store {store}: its serde does not always write {key!r} for one "
+                "key. Plan without --slices in another --dir"
             )
         before = key
         yield key, row

@@ -24,7 +24,6 @@ from topology.graph.operations.traits import has_sessions, own_store, stream_tim
 from topology.graph.store_kinds import StoreKind, kind_of
 from topology.spec.codecs import ProgramSerde
 
-_COUNTED = "keeps the entries used last, of all keys together"
 STORES: Mapping[StoreKind, str | None] = MappingProxyType(
     {
         StoreKind.KEY_VALUE: None,

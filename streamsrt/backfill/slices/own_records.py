@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsrt.backfill.slices.eligibility import TimedNode
-from streamsrt.backfill.slices.share import Slice
+from streamsrt.backfill.slices.share import Slice, WrittenKeys
 from streamsrt.errors import ProcessingError
 from streamsrt.operators.key_slices import always
 from streamsrt.tasks.input.partition_group import TopicPartition
@@ -35,9 +35,10 @@ def own_records(runs: Runs, share: Slice, task: Task, timed: Sequence[TimedNode]
     Whoever takes them must let the task process each part before taking the next one. Raises RecordError.
     """
     clocks = [_Clock(each, task) for each in timed]
+    written = WrittenKeys(task.plan.key_serde(task.subtopology.sources[0]))
     for tp, columns in runs:
         source = task.source_of(tp[0]).name
-        run = _Run(tp, columns, share)
+        run = _Run(tp, columns, share.has(written.of(columns.keys)))
         yield from run.parts([clock for clock in clocks if clock.is_reached_from(source)], source)
 
 
@@ -99,10 +100,10 @@ class _Clock:
 class _Run:
     """Some records of one partition."""
 
-    def __init__(self, tp: TopicPartition, columns: RecordColumns, share: Slice) -> None:
+    def __init__(self, tp: TopicPartition, columns: RecordColumns, mine: _Marks) -> None:
         self._tp = tp
         self._columns = columns
-        self._mine = share.has(columns.keys)
+        self._mine = mine
 
     def parts(self, clocks: Sequence[_Clock], source: str) -> Iterator[tuple[TopicPartition, RecordColumns]]:
         """Yields the slice's own records, cut where a time must pass."""

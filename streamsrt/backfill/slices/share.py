@@ -2,7 +2,9 @@
 
 1. A key belongs to a slice by a hash of its bytes. It is another one than that by which keys are placed in partitions, of
    which the keys of one partition have only some values. Records without a key belong to the first slice.
-2. A slice is named after its task, ``<task>.<number>of<count>``. It has a manifest of its own until those of all slices are
+2. A serde may read one key out of different bytes, such as JSON with spaces. What counts then are the bytes that it writes
+   for the key.
+3. A slice is named after its task, ``<task>.<number>of<count>``. It has a manifest of its own until those of all slices are
    merged.
 """
 
@@ -17,9 +19,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
+from topology import serdes
+from topology.spec.codecs import ProgramSerde
 
 _MIX, _SHIFT, _MASK = np.uint64(2654435761), np.uint64(16), np.uint64(0xFFFF)
 """Single bits of a checksum may be the same for all keys that are alike."""
+
+
+_ONE_TO_ONE = (serdes.string, serdes.bytes, serdes.long, serdes.integer, serdes.short)
+"""Serdes that read no key out of two different bytes."""
+_REMEMBERED_KEYS = 100_000
+
+
+class WrittenKeys:
+    """Keys as their serde writes them. Those that it can't read stay as they are."""
+
+    def __init__(self, serde: ProgramSerde) -> None:
+        self._serde = None if serde in _ONE_TO_ONE else serde
+        self._known: dict[bytes | None, bytes | None] = {None: None}
+
+    def of(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """The same keys."""
+        if self._serde is None:
+            return keys
+        known = self._known
+        if len(known) > _REMEMBERED_KEYS:
+            known = self._known = {None: None}
+        known.update((key, self._written(key)) for key in set(keys) - known.keys() if key is not None)
+        return [known[key] for key in keys]
+
+    def _written(self, key: bytes) -> bytes:
+        assert self._serde is not None
+        try:
+            return self._serde.serialize(self._serde.deserialize(key))
+        except Exception:  # noqa: BLE001  # a user's serde may raise anything, and the task reports it
+            return key
 
 
 def _places(keys: Sequence[bytes], count: int) -> NDArray[np.uint64]:

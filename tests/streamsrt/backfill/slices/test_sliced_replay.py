@@ -200,6 +200,23 @@ def test_a_join_of_tables_is_computed_by_key() -> None:
     assert len(both(program, *rows[:4]).rows["joined"]) == 1
 
 
+@pytest.mark.parametrize("generate", [True, False])
+def test_one_key_in_different_bytes_has_one_slice(generate: bool) -> None:
+    """Record by record its table row is found, whichever they are."""
+    builder = StreamsBuilder()
+    keyed_by: Any = {"key": serdes.json, "value": serdes.string}
+    table = builder.table("t", store=Store("t", **keyed_by), **keyed_by)
+    joined = builder.stream("in", **keyed_by).join(table, lambda one, other: f"{one}+{other}")
+    joined.to("out", key=serdes.json, value=serdes.string)
+    (part,) = builder.build().subtopologies
+    rows = [row(f'{{"id": {number}}}', 1, topic="t") for number in range(9)]
+    rows += [row(f'{{"id":{number}}}', 2) for number in range(9)]
+    config = config_of(cached=False, generate=generate)
+    assert prevents(part, config) is None
+    found = assert_slices_are_the_whole(part, parts_of(part, rows), config)
+    assert len(found.outputs) == (0 if generate else 9)
+
+
 def parts_in(program: Callable[[StreamsBuilder], object], rows: Sequence[Piped]) -> int:
     builder = StreamsBuilder()
     program(builder)

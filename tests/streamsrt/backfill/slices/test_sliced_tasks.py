@@ -13,9 +13,10 @@ from streamsrt.backfill.manifest import TaskManifest, load_manifest, manifest_pa
 from streamsrt.backfill.plan import BackfillPlan, load_plan, save_plan
 from streamsrt.backfill.recompute import _content
 from streamsrt.backfill.run_task import run_task
-from streamsrt.backfill.slices.share import Slice, all_slices, slices_of
+from streamsrt.backfill.slices.share import Slice, WrittenKeys, all_slices, slices_of
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.test_engine_local import SECOND, attempts_in, kept_by, lines, planned
+from topology import serdes
 
 ROWS = [lines(220, seed=31), lines(90, seed=32)]
 
@@ -45,6 +46,12 @@ def test_a_key_has_one_slice_and_a_record_without_a_key_the_first() -> None:
     assert has[0][0]
     assert all(280 < sum(each) < 390 for each in has)
     assert [Slice("t", index, 3).has(keys[1:]).tolist() for index in range(3)] == [each[1:] for each in has]
+
+
+def test_a_key_has_one_slice_however_it_is_written() -> None:
+    keys = [b'{"id": 1}', b'{"id":1}', None, b"no JSON"]
+    assert WrittenKeys(serdes.json).of(keys) == [b'{"id":1}', b'{"id":1}', None, b"no JSON"]
+    assert WrittenKeys(serdes.string).of(keys) is keys
 
 
 def test_a_plan_without_slices_has_tasks_only(tmp_path: Path) -> None:
@@ -138,7 +145,7 @@ def test_slices_that_were_not_merged_when_the_run_was_killed_are_merged_by_the_n
 
 
 def test_a_key_in_two_slices_is_an_error(tmp_path: Path) -> None:
-    """A serde that writes one key for different bytes."""
+    """A serde that writes other bytes each time."""
     sliced = divided(planned(tmp_path, [lines(20, seed=33)]), tmp_path / "sliced", 2)
     plan = load_plan(sliced.directory)
     with pytest.raises(RuntimeError):
