@@ -55,6 +55,8 @@
 ``recompute``             recomputes a sample of tasks in a different way
 ``earlier_backfill``      a plan that continues an earlier backfill: what must be the same, and where each partition starts
 ``earlier_task``          what a task takes over from an earlier backfill that its plan continues
+``slices``                a task computed by several processes, each for some of its keys
+``slice_merging``         the results of the slices of a task as the one result of the task
 ``canonical``             records as their serdes write them
 ``column_types``          the types that columns have for the values of a serde
 ``state_reading``         the committed state of an application as rows: for exports and data frames

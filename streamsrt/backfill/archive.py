@@ -206,7 +206,8 @@ def batch_columns(batch: pyarrow.RecordBatch) -> RecordColumns:
     """The records of an Arrow batch in the order of offsets."""
     positions = numbers(batch.column(OFFSET))
     offsets: list[int] = positions.tolist()
-    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else ()
+    has_headers = HEADERS in batch.schema.names and len(batch.column(HEADERS).flatten())
+    headers = batch.column(HEADERS).to_pylist() if has_headers else ()
     consecutive = bool((np.diff(positions) == 1).all())
     return RecordColumns(
         key_bytes(batch.column(KEY)),

@@ -20,6 +20,7 @@ from pathlib import Path
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.manifest import STAGES_FILE, load_manifest
 from streamsrt.backfill.plan import BackfillPlan
+from streamsrt.backfill.slices.share import all_slices
 
 DRIVER_FILE = ".lock"
 """Locked by the one process that runs or hands over; it holds that process's pid and a name of its run."""
@@ -107,7 +108,7 @@ def remove_leftovers(directory: Path, plan: BackfillPlan) -> None:
 
 def _abandoned(directory: Path, plan: BackfillPlan) -> Iterator[Path]:
     """Yields the folders of unused attempts, each locked until the next one is requested."""
-    tasks = {task.id for task in plan.tasks}
+    tasks = {task.id for task in plan.tasks} | {each.id for each in all_slices(plan)}
     for folder in sorted(directory.glob(f"{_ATTEMPTS}/*")):
         with _alone_in(folder) as alone:
             if not alone:

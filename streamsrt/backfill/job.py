@@ -28,6 +28,7 @@ from streamsrt.backfill.manifest import (
     SparkActivity,
     TaskManifest,
     load_manifest,
+    manifest_path,
     read_activity,
     read_progress,
 )
@@ -37,6 +38,8 @@ from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.repair.handover import RepairHandOver
 from streamsrt.backfill.report import BackfillReport, report_of
+from streamsrt.backfill.slice_merging import drop_slices, merge_if_ready
+from streamsrt.backfill.slices.share import parts_of
 from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
@@ -90,7 +93,8 @@ class BackfillStatus:
 
     @property
     def is_computed(self) -> bool:
-        return all(task.state == "finished" for task in self.tasks)
+        finished = {task.task for task in self.tasks if task.state == "finished"}
+        return all(task.id in finished for task in self.plan.tasks)
 
 
 class Backfill:
@@ -118,6 +122,7 @@ class Backfill:
         py_files: Sequence[str] = (),
         after: Path | str | None = None,
         store: str | None = None,
+        slices: int = 1,
     ) -> BackfillPlan:
         """Makes the plan and stores it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: the topics that have an
         archive or a lake. ``changelogs``: ``full`` if other programs read the changelogs and need windows beyond their
@@ -127,6 +132,8 @@ class Backfill:
         application. The plan continues from its results and reads only what came later. ``store``: the one store that is
         rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else. While
         the application runs in a version without that store, the part up to now is computed, which a later plan continues.
+        ``slices``: into how many slices of its keys each task is divided, if its subtopology allows that; with more
+        processes than partitions, each computes one.
         """
         servers = self._cluster_of_plan(bootstrap_servers)
         with connected(servers) as network:
@@ -142,6 +149,7 @@ class Backfill:
                 spark=SparkAccess(master, conf or {}, _shipment(bundle, py_files)),
                 after=None if after is None else Path(after),
                 store=store,
+                slices=slices,
             )
             plan = with_notes_on_age(network, plan)
         save_plan(plan, self.directory)
@@ -209,20 +217,43 @@ class Backfill:
             for text in discard_damaged(self.directory, plan, checked):
                 if on_damage is not None:
                     on_damage(text)
-            remove_leftovers(self.directory, plan)
+            self._tidy(plan)
             for level in plan.levels():
-                open_tasks = [
-                    task.id for task in _largest_first(level) if load_manifest(self.directory, plan, task.id) is None
-                ]
-                if not open_tasks:
-                    continue
-                for manifest in chosen.run(self.directory, open_tasks, self._servers):
+                for manifest in self._run_level(plan, level, chosen):
                     if on_task is not None:
                         on_task(manifest)
+                if plan.slices:
+                    # Else there would be everything twice until the end.
+                    self._tidy(plan)
             manifests = verify_results(self.directory, plan, checked)
             # Of workers that died, and of attempts that others were faster than.
-            remove_leftovers(self.directory, plan)
+            self._tidy(plan)
             return manifests
+
+    def _tidy(self, plan: BackfillPlan) -> None:
+        """Deletes what nobody needs any more, while nothing runs."""
+        drop_slices(self.directory, plan)
+        remove_leftovers(self.directory, plan)
+
+    def _run_level(self, plan: BackfillPlan, level: Sequence[TaskPlan], engine: Engine) -> Iterator[TaskManifest]:
+        """Runs the tasks of a level that are not finished, and yields the manifest of each. Slices are merged here as soon
+        as a task has all of them: the driver sees the files of all workers."""
+        is_open = {task.id: load_manifest(self.directory, plan, task.id) is None for task in level}
+        tasks = [task for task in _largest_first(level) if is_open[task.id]]
+        owners = {name: task for task in tasks for name in parts_of(plan, task)}
+        left = [name for name in owners if load_manifest(self.directory, plan, name) is None]
+        # Those whose slices were finished by a run that was killed before it merged them.
+        for task in tasks:
+            if not any(owners[name] is task for name in left):
+                yield from filter(None, [merge_if_ready(self.directory, plan, task)])
+        if not left:
+            return
+        for manifest in engine.run(self.directory, left, self._servers):
+            task = owners[manifest.task]
+            if manifest.task == task.id:
+                yield manifest
+            else:
+                yield from filter(None, [merge_if_ready(self.directory, plan, task)])
 
     def _check_sources(self, plan: BackfillPlan) -> None:
         """Raises PlanError if topics are not those of the plan. A plan that reads archives only needs no cluster."""
@@ -231,24 +262,26 @@ class Backfill:
                 check_source_topics(network, plan)
 
     def status(self) -> BackfillStatus:
-        """The state and progress of all tasks."""
+        """The state and progress of all tasks; of those that are computed in slices, of each slice until all are merged."""
         plan = load_plan(self.directory)
-        tasks = []
-        for task in plan.tasks:
-            manifest = load_manifest(self.directory, plan, task.id)
-            progress = read_progress(self.directory, task.id)
-            if manifest is not None:
-                tasks.append(TaskStatus(task.id, task.level, "finished", manifest.records, manifest.seconds))
-            elif progress is not None:
-                tasks.append(
-                    TaskStatus(task.id, task.level, progress.phase, progress.records, progress.seconds, progress.rows)
-                )
-            else:
-                tasks.append(TaskStatus(task.id, task.level, "waiting", 0, 0.0))
+        tasks = [self._status_of(plan, task, name) for task in plan.tasks for name in self._shown(plan, task)]
         total = sum(source.end - source.start for source in plan.sources())
         return BackfillStatus(
             plan, tuple(tasks), load_state(self.directory, plan).step, total, read_activity(self.directory)
         )
+
+    def _shown(self, plan: BackfillPlan, task: TaskPlan) -> list[str]:
+        """The slices of a task, until it is finished: then the task itself."""
+        return [task.id] if manifest_path(self.directory, task.id).exists() else parts_of(plan, task)
+
+    def _status_of(self, plan: BackfillPlan, task: TaskPlan, name: str) -> TaskStatus:
+        manifest = load_manifest(self.directory, plan, name)
+        progress = read_progress(self.directory, name)
+        if manifest is not None:
+            return TaskStatus(name, task.level, "finished", manifest.records, manifest.seconds)
+        if progress is not None:
+            return TaskStatus(name, task.level, progress.phase, progress.records, progress.seconds, progress.rows)
+        return TaskStatus(name, task.level, "waiting", 0, 0.0)
 
     def report(self) -> BackfillReport:
         """What the finished tasks have read, computed and dropped. Raises PlanError."""

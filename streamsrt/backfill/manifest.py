@@ -122,6 +122,8 @@ class TaskManifest(_Value):
     peak_memory_bytes: int = 0
     """Of the process that ran it, up to its end."""
     seconds: float = 0.0
+    slices: int = 1
+    """How many slices of its keys it was computed in: ``seconds`` are those of the one that took longest, and of merging."""
 
     @property
     def records(self) -> int:

@@ -241,6 +241,8 @@ class BackfillPlan(_Value):
     """Of topics that are read, as hexadecimal digits: one that is created again has another id."""
     internal_topics: tuple[InternalTopicPlan, ...] = ()
     lakes: tuple[LakePlan, ...] = ()
+    slices: dict[str, int] = Field(default_factory=dict)
+    """By subtopology, into how many slices of its keys each of its tasks is divided; 1 is left out."""
     changelogs: Changelogs = "live"
     """``live``: what the stores hold at the end; ``full``: also windows and sessions beyond retention."""
     tasks: tuple[TaskPlan, ...] = ()
@@ -275,6 +277,8 @@ class BackfillPlan(_Value):
         if not self.module_digests:
             # Plans without it keep the fingerprint that they have.
             del content["module_digests"]
+        if not self.slices:
+            del content["slices"]
         if self.copied is None:
             del content["copied"]
         if self.repair is None:

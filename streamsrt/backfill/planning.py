@@ -51,6 +51,7 @@ from streamsrt.backfill.repair.inputs import (
     unread_range,
 )
 from streamsrt.backfill.repair.scope import scope_of
+from streamsrt.backfill.slices.division import check_slices, divided
 from streamsrt.backfill.source_topics import check_not_recreated, topic_ids
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
@@ -84,9 +85,11 @@ def make_plan(
     spark: SparkAccess | None = None,
     after: Path | None = None,
     store: str | None = None,
+    slices: int = 1,
 ) -> BackfillPlan:
     """The plan. ``sources``: topics whose history is not only in the log; ``after``: the directory of the earlier
-    backfill that it continues; ``store``: the one store that is rebuilt. Raises BackfillError, UserError, BrokerError."""
+    backfill that it continues; ``store``: the one store that is rebuilt; ``slices``: into how many each task is divided
+    where that is possible. Raises BackfillError, UserError, BrokerError."""
     topology, settings, drafted = draft_plan(
         network,
         application,
@@ -99,6 +102,7 @@ def make_plan(
     if spark is not None and spark.shipment.bundle is not None:
         check_environment(spark.shipment.bundle, application, drafted.code_digest, drafted.module_digests)
     check_topology(topology)
+    check_slices(slices, after)
     earlier = None if after is None else load_earlier(after, store)
     if earlier is not None:
         check_same(earlier, drafted)
@@ -136,7 +140,9 @@ def make_plan(
         check_counts(network, internal_topics, application_id)
         if earlier is None:
             check_whole(ranges.values(), store)
+    sliced, unsliced = divided(shape.replayed, settings, sources, slices)
     found = {
+        "slices": sliced,
         "topics": dict(sorted(shape.counts.items())),
         "topic_ids": ids,
         "internal_topics": internal_topics,
@@ -148,6 +154,7 @@ def make_plan(
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),
             *(note for topic in sorted(times) for note in times[topic].notes(topic)),
+            *unsliced,
         ),
     }
     return drafted.model_copy(update=found).sealed()

@@ -15,14 +15,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from streamsrt.backfill.canonical import CanonicalRecords
 from streamsrt.backfill.day_counts import DayCounts
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.order import Inputs, Overtaken
+from streamsrt.backfill.order import Inputs, Overtaken, merge
+from streamsrt.backfill.slices.eligibility import timed_nodes
+from streamsrt.backfill.slices.own_records import Runs, own_records
+from streamsrt.backfill.slices.share import Slice
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
 from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.snapshots import Values, cache_name
@@ -83,6 +86,9 @@ class OfflineCollector:
     ) -> None:
         self._changelogs = changelogs
         self._others = RecordCollector(sink, partitions_of_topic, compression=compression)
+        self._partitions_of_topic = partitions_of_topic
+        self._is_of_slice = False
+        self._unplaced: str | None = None
 
     def add(
         self,
@@ -96,12 +102,27 @@ class OfflineCollector:
     ) -> None:
         latest = self._changelogs.get(topic)
         if latest is None:
+            if self._is_of_slice and partition is None and None in keys and self._partitions_of_topic(topic) > 1:
+                # Not an error here: handlers would be asked whether to skip the record.
+                self._unplaced = topic
             self._others.add(topic, keys, values, timestamps, headers, partition, partition_keys)
         else:
             latest.add(keys, values, timestamps, headers)
 
     def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
         self._others.add_texts(topic, texts, times)
+
+    def begin_slice(self) -> None:
+        """All that follows is of some keys only."""
+        self._is_of_slice = True
+
+    def check(self) -> None:
+        """Raises PlanError if a slice has a result that it can't place."""
+        if self._unplaced is not None:
+            raise PlanError(
+                f"a record without a key goes to topic {self._unplaced!r}, where its partition depends on the records "
+                "around it, which a slice does not have: plan without --slices in another --dir"
+            )
 
     def flush(self) -> None:
         self._others.flush()
@@ -185,8 +206,13 @@ class TaskReplay:
         """Of what it continues, see :class:`Overtaken`."""
         return 0 if self._past is None else self._past.records
 
-    def merge(self, inputs: Inputs, report: Report | None = None) -> None:
-        """Replays everything of all inputs in the order of :mod:`streamsrt.backfill.order`. Raises RecordError."""
+    def merge(self, inputs: Inputs, report: Report | None = None, share: Slice | None = None) -> None:
+        """Replays everything of all inputs in the order of :mod:`streamsrt.backfill.order`, or what a slice has of it.
+        Raises RecordError."""
+        if share is not None:
+            # Which partition comes next depends on the records of all slices.
+            self.ordered(merge(inputs), report, share)
+            return
         task, left = self.task, dict(inputs)
         for tp in left:
             # As live, the task waits for a partition as long as it knows that there is more of it.
@@ -214,8 +240,12 @@ class TaskReplay:
             self._past.add(tp, columns.timestamps)
         self.task.add_batch(*tp, columns if self._canonical is None else self._canonical.of(tp, columns))
 
-    def ordered(self, runs: Iterable[tuple[TopicPartition, RecordColumns]], report: Report | None = None) -> None:
-        """Replays runs as they come: for an engine that has put them into the order itself. Raises RecordError."""
+    def ordered(self, runs: Runs, report: Report | None = None, share: Slice | None = None) -> None:
+        """Replays runs as they come: for an engine that has put them into the order itself. Of a slice, its own records are
+        taken out of them. Raises RecordError."""
+        if share is not None:
+            self._collector.begin_slice()
+            runs = own_records(runs, share, self.task, timed_nodes(self.task.plan))
         for tp in self.task.source_partitions:
             self.task.note_high_watermark(*tp, _NOTHING_MORE)
         for tp, columns in runs:
@@ -225,6 +255,7 @@ class TaskReplay:
 
     def _process(self, report: Report | None) -> None:
         processed = self.task.process(RUN_RECORDS, self._now_ms)
+        self._collector.check()
         if self.task.commit_requested:
             self.flushes += self._caching
             self._commit()
@@ -238,6 +269,7 @@ class TaskReplay:
     def finish(self) -> None:
         """Flushes everything."""
         self._commit()
+        self._collector.check()
         self.snapshot = self.task.snapshot()
         self.task.close()
 

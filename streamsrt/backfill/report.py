@@ -44,7 +44,8 @@ class TopicReport(_Value):
 
 class TaskReport(_Value):
     """A finished task. ``records`` includes those of repartition topics; ``written_bytes``: of its stores, changelogs,
-    outputs and repartition topics."""
+    outputs and repartition topics; ``slices``: in how many slices of its keys it was computed;
+    ``seconds`` are those of the slowest one and of merging then."""
 
     task: str
     subtopology: str
@@ -56,6 +57,7 @@ class TaskReport(_Value):
     dropped: int
     peak_memory_bytes: int
     written_bytes: int
+    slices: int
 
 
 class SubtopologyReport(_Value):
@@ -166,6 +168,7 @@ def _task(plan: BackfillPlan, manifest: TaskManifest) -> TaskReport:
         dropped=manifest.counters.get("dropped", 0),
         peak_memory_bytes=manifest.peak_memory_bytes,
         written_bytes=sum(file.size_bytes for file in manifest.files),
+        slices=manifest.slices,
     )
 
 

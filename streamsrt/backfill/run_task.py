@@ -50,6 +50,7 @@ from streamsrt.backfill.plan import BackfillPlan, StorePlan, TaskPlan, load_plan
 from streamsrt.backfill.planned_application import application_of, subtopology_of
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay, partition_counts
 from streamsrt.backfill.row_places import RowPlaces, places_of
+from streamsrt.backfill.slices.share import slice_called
 from streamsrt.backfill.sources import open_inputs
 from streamsrt.backfill.task_state import LastValue, TaskStores
 from streamsrt.config import StreamsConfig
@@ -77,7 +78,7 @@ def run_task(
     inputs: Callable[[Sequence[TopicPartition]], Inputs] | None = None,
     runs: Runs | None = None,
 ) -> TaskManifest:
-    """Runs a task of the plan in ``directory`` unless it is finished, and returns its manifest.
+    """Runs a task of the plan in ``directory``, or a slice of one, unless it is finished, and returns its manifest.
 
     ``bootstrap_servers``: instead of those in the plan. ``inputs``: makes the inputs, given the task's source partitions in
     their order; ``runs``: the input, already in order. Raises PlanError, ArchiveError, RecordError, BrokerError, StateError.
@@ -113,9 +114,10 @@ def compute_task(
 
     ``generate`` False: record by record, without generated code. ``canonical``: of records as their serdes write them.
     """
-    task_plan = plan.task(task_id)
+    share = slice_called(plan, task_id)
+    task_plan = plan.task(task_id if share is None else share.task)
     topology, config = application_of(plan)
-    earlier = earlier_task(plan, task_id)
+    earlier = earlier_task(plan, task_plan.id)
     past = {} if earlier is None else {each.topic_partition: earlier.past_of(each) for each in task_plan.repartition}
     started = time.monotonic()
     with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
@@ -129,22 +131,32 @@ def compute_task(
             state,
             earlier,
         )
-        report = _Reporter(directory, task_id, started)
+        report = Reporter(directory, task_id, started)
         if plan.copied is not None:
             take_state(plan, task_plan, topology, subtopology, replay, bootstrap_servers, report)
         elif runs is not None:
-            replay.ordered(runs, report)
+            replay.ordered(runs, report, share)
         elif inputs is not None:
-            replay.merge(inputs(replay.task.source_partitions), report)
+            replay.merge(inputs(replay.task.source_partitions), report, share)
         else:
             _check_no_lake(task_plan)
             order = replay.task.source_partitions
             opened = open_inputs(directory, plan, task_plan, order, bootstrap_servers, past)
-            replay.merge(stack.enter_context(opened), report)
+            replay.merge(stack.enter_context(opened), report, share)
         replay.finish()
-        changelogs, places = replay.changelogs(), places_of(topology, subtopology, plan, task_plan)
+        changelogs = replay.changelogs()
+        places = {} if share is not None else places_of(topology, subtopology, plan, task_plan)
         stores = [
-            _store_result(directory, attempt, task_plan, each, replay, changelogs, report, places.get(each.name))
+            store_result(
+                directory,
+                attempt,
+                task_plan.partition,
+                each,
+                replay.rows[each.name].range(),
+                changelogs,
+                report,
+                places.get(each.name),
+            )
             for each in task_plan.stores
         ]
         logs = files.results(directory)
@@ -203,7 +215,7 @@ def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = T
 # -------------------------------------------------------------------------------------------------------------- progress
 
 
-class _Reporter:
+class Reporter:
     """Reports the progress of a task every second, and ends it if another driver has taken over."""
 
     def __init__(self, directory: Path, task_id: str, started: float) -> None:
@@ -346,17 +358,19 @@ def _reached(files: LogFiles, internal: Container[str], earlier: EarlierTask | N
     return found
 
 
-def _store_result(
+def store_result(
     directory: Path,
     attempt: Path,
-    task_plan: TaskPlan,
+    partition: int,
     store: StorePlan,
-    replay: TaskReplay,
+    entries: Iterable[tuple[bytes, bytes]],
     changelogs: Mapping[str, Iterable[tuple[bytes, LastValue]]],
-    report: _Reporter,
+    report: Reporter,
     places: RowPlaces | None,
 ) -> StoreResult:
-    rows = _Counted(report.written(replay.rows[store.name].range()))
+    """Writes a store of a task into the folder of an attempt. ``entries``: its rows by key; ``changelogs``: by topic, what
+    the changelogs must hold. Raises OSError."""
+    rows = _Counted(report.written(entries))
     file = None
     # A file without rows can't be written.
     first = next(rows, None)
@@ -396,7 +410,7 @@ def _store_result(
         entries=rows.count,
         bundle=bundle,
         rows=kept,
-        changelog=LogResult(topic=store.changelog, partition=task_plan.partition, file=log.result(directory)),
+        changelog=LogResult(topic=store.changelog, partition=partition, file=log.result(directory)),
         changelog_digest=digest_text(digest),
         oldest_ms=oldest_ms,
         newest_ms=newest_ms,

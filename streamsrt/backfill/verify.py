@@ -27,6 +27,7 @@ from streamsrt.backfill.manifest import (
     manifest_path,
 )
 from streamsrt.backfill.plan import BackfillPlan, InternalTopicPlan, SourceRange
+from streamsrt.backfill.slices.share import all_slices
 from streamsrt.backfill.sources import read_batches
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, TopicPartition
@@ -103,17 +104,17 @@ def _damage(directory: Path, manifest: TaskManifest, checked: CheckedFiles) -> s
 
 
 def discard_damaged(directory: Path, plan: BackfillPlan, checked: CheckedFiles) -> Iterator[str]:
-    """Makes tasks unfinished whose results are missing or damaged, so that they are computed again; what was wrong with
-    each. Only while no other driver has the backfill."""
-    for task in plan.tasks:
+    """Makes tasks and slices unfinished whose results are missing or damaged, so that they are computed again; what was
+    wrong with each. Only while no other driver has the backfill."""
+    for name in [*(task.id for task in plan.tasks), *(each.id for each in all_slices(plan))]:
         try:
-            manifest = load_manifest(directory, plan, task.id)
+            manifest = load_manifest(directory, plan, name)
             damage = None if manifest is None else _damage(directory, manifest, checked)
         except DamagedManifestError:
-            damage = f"{manifest_path(directory, task.id)} is damaged"
+            damage = f"{manifest_path(directory, name)} is damaged"
         if damage is not None:
-            manifest_path(directory, task.id).unlink()
-            yield f"{damage}: task {task.id} is computed again"
+            manifest_path(directory, name).unlink()
+            yield f"{damage}: task {name} is computed again"
 
 
 def verify_changelogs(

@@ -173,6 +173,12 @@ def plan(
             "begin one that the running version does not have",
         ),
     ] = None,
+    slices: Annotated[
+        int,
+        typer.Option(
+            "--slices", help="divide each task by keys where its operations allow it, for more workers than partitions"
+        ),
+    ] = 1,
     state_of: StateOf = None,
     changelog: ChangelogOf = None,
     empty: Empty = None,
@@ -184,10 +190,10 @@ def plan(
     """Record which input is read and which tasks there are. Nothing is computed yet."""
     takeover = takeover_of(state_of, changelog or (), empty or (), read_from or (), record_keys or ())
     if takeover is not None:
-        if archive or lake or after or store or full_changelogs:
+        if archive or lake or after or store or full_changelogs or slices > 1:
             raise ConfigError(
                 "--state-of takes the state of another application over, and computes none: leave out --archive, --lake, "
-                "--after, --store and --full-changelogs"
+                "--after, --store, --slices and --full-changelogs"
             )
         with bootstrap(bootstrap_servers, begins=True) as address:
             copied = Backfill(directory, bootstrap_servers=address).plan_takeover(
@@ -224,6 +230,7 @@ def plan(
             py_files=py_files or (),
             after=after,
             store=store,
+            slices=slices,
         )
     _show_plan(made, directory, as_json=as_json)
 
@@ -330,6 +337,8 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
                 f"application {made.application_id} is running: the store is computed up to here. When the run has ended, "
                 f"stop it, and continue with plan --store {made.repair.store} --after {directory}, which reads the rest"
             )
+    for subtopology, count in made.slices.items():
+        note(f"tasks of subtopology {subtopology} are divided into {count} slices each")
     note(
         f"plan {made.id} of {counted(len(made.tasks), 'task')} is in {directory}; "
         f"streamsrt backfill run --dir {directory} runs it"
@@ -351,12 +360,17 @@ def _days_of(lake: LakePlan) -> str:
 @app.command("operators")
 def operators(as_json: AsJson = False) -> None:
     """Show how a backfill treats each operation: as live, again (the function is called for the whole history), one
-    order (one of those possible in a live run), or refused by the plan."""
+    order (one of those possible in a live run), or refused by the plan; and whether it allows --slices."""
     rows = [
-        {"operation": operation.__name__, "offline": operator.offline.outcome, "note": operator.offline.note}
+        {
+            "operation": operation.__name__,
+            "offline": operator.offline.outcome,
+            "slices": operator.slices.allowed,
+            "note": operator.offline.note,
+        }
         for operation, operator in OPERATIONS.items()
     ]
-    print_rows(["operation", "offline", "note"], rows, as_json=as_json)
+    print_rows(["operation", "offline", "slices", "note"], rows, as_json=as_json)
 
 
 @app.command("bundle")
@@ -541,7 +555,7 @@ def report(
 _SECTIONS = {
     "sources": ("topic", "kept_in", "partitions", "records", "files", "size_bytes", "first_day", "last_day"),
     "subtopologies": ("subtopology", "tasks", "records", "seconds", "skew", "largest", "slowest"),
-    "tasks": ("task", "records", "seconds", "records_per_second", "dropped_late", "dropped", "written_bytes"),
+    "tasks": ("task", "slices", "records", "seconds", "records_per_second", "dropped_late", "dropped", "written_bytes"),
     "stores": ("store", "partitions", "entries", "changelog_records", "size_bytes"),
     "written": ("topic", "kind", "partitions", "records", "size_bytes"),
 }

@@ -53,7 +53,7 @@ from streamsrt.operators.engine.processor_nodes import PathBuilder
 from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
 from streamsrt.operators.kinds.user_processors import wrap_operator
-from streamsrt.operators.table import EMITS, MAKERS
+from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed, UnwritableValueError
 from streamsrt.state.duplicates import DuplicatesCache
@@ -153,6 +153,7 @@ class Runner:
         self._holding_back = {
             spec.name for spec in plan.subtopology.stores if rows_of(plan.specs[spec.name]) is RowsOfKey.HELD
         }
+        self._passing: dict[str, Callable[[int], None]] = {}
         self._merging: bool | None = None
         self._at: tuple[Sequence[tuple[str, int]], RecordColumns | MergedColumns, Iterator[object]] = (
             [("", -1)],
@@ -418,6 +419,20 @@ class Runner:
         assert isinstance(node, nodes.SourceNode)
         from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
         return _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
+
+    def pass_time(self, name: str, ms: int) -> None:
+        """Moves the stream time of the operation of a node on, as a record of a key that another process has would do.
+        Raises RecordError if what that lets go can't be processed."""
+        node = self.plan.node(name)
+        assert isinstance(node, nodes.ProcessorNode)
+        pass_time = self._passing.get(name)
+        if pass_time is None:
+            make = OPERATIONS[type(node.operation)].slices.pass_time
+            assert make is not None, "such an operation allows no slices"
+            pass_time = self._passing[name] = make(self._path, node)
+        if traits_of(node.operation).holds_back:
+            self._settle_counts()
+        pass_time(ms)
 
     # ------------------------------------------------------------------------------------------------- flush
 

@@ -51,7 +51,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from streamsrt.errors import ConfigError, StateError
+from streamsrt.errors import ConfigError, StateError, StreamsError
 from streamsrt.state.deletion import delete_store
 from streamsrt.state.failures import store_error
 from streamsrt.state.store import StoreClosedError, after_prefix
@@ -535,6 +535,9 @@ def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
         for key, value in rows:
             writer[_DATA + key] = value
         writer.finish()
+    except StreamsError:
+        # Of whoever makes the rows.
+        raise
     except Exception as error:
         raise store_error(str(error), path.stem, path, "written") from error
 

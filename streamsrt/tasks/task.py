@@ -162,6 +162,19 @@ class Task:
         """Returns the source that reads a topic of the task."""
         return self._sources[topic]
 
+    @property
+    def plan(self) -> ResolvedSubtopology:
+        """Returns its subtopology with everything resolved."""
+        return self._plan
+
+    def pair_of(self, topic: str, columns: RecordColumns, index: int) -> tuple[object, object]:
+        """Returns key and value of a record. Raises what their serdes raise."""
+        source, key, value = self._sources[topic], columns.keys[index], columns.values[index]
+        return (
+            None if key is None else self._plan.key_serde(source).deserialize(key),
+            None if value is None else self._plan.value_serde(source).deserialize(value),
+        )
+
     def add_source_topic(self, source: str, topic: str) -> None:
         """Adds a topic that a pattern source matched after the task was created."""
         node = self.subtopology.node(source)
@@ -478,6 +491,11 @@ class Task:
         if ran:
             self.meter.punctuated(began_ns, ran, now_ms)
         return ran
+
+    def pass_time(self, node: str, ms: int) -> None:
+        """Moves the stream time of a node's operation on, as a record of a key that another process has would do. Raises
+        RecordError."""
+        self._runner.pass_time(node, ms)
 
     # ------------------------------------------------------------------------------------------------- commit
 

@@ -7,8 +7,13 @@ without a key is dropped before it can advance it, one without a value is aggreg
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
+from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.processor_nodes import PathBuilder
+from streamsrt.operators.key_slices import KeySlices, Reach, if_whatever_it_is
 from streamsrt.operators.kinds.closing import closing_windows
 from streamsrt.operators.kinds.tables import mark_last
 from streamsrt.state.kinds import cache_of
@@ -17,7 +22,7 @@ from streamsrt.state.windowed import pack_start
 from topology.graph import operations
 from topology.graph.nodes import Node, ProcessorNode
 from topology.graph.operations import TableMerge
-from topology.spec.windows import TimeWindows, UnlimitedWindows, Windows
+from topology.spec.windows import END_OF_TIME_MS, TimeWindows, UnlimitedWindows, Windows
 
 
 def emit_aggregate(c: Compiler, node: ProcessorNode, op: operations.Aggregate, flow: Flow) -> None:
@@ -280,3 +285,45 @@ def _compute(
     with e.block(f"if {initial} is None:"):
         e.line(f"{initial} = {e.bind('initializer', op.initializer)}()")
     e.line(f"{after} = {e.bind('aggregator', op.aggregator)}({e.obj(flow.key)}, {value}, {initial})")
+
+
+# -------------------------------------------------------------------------------------- records of other keys, in a slice
+
+CLOSES_WITH_HEADERS = (
+    "forwards windows when they close, with the headers of the record that closes them, which may be one of any key. "
+    "suppress(Suppressed.until_window_closes()) can be sliced"
+)
+
+
+def _refusal(op: operations.Aggregate) -> str | None:
+    return CLOSES_WITH_HEADERS if op.emit_on_close else None
+
+
+def _through(op: operations.Aggregate, reaches: Mapping[str, Reach]) -> Reach | None:
+    """A record that moves stream time on is late for no window of fixed size."""
+    return if_whatever_it_is(op, reaches) if isinstance(op.windows, TimeWindows) else None
+
+
+def _passing(builder: PathBuilder, node: ProcessorNode) -> Callable[[int], None]:
+    op = node.operation
+    assert isinstance(op, operations.Aggregate)
+    time = builder.env.stream_times.setdefault(node.name, StreamTime())
+    cache, windows = cache_of(WindowCache, builder.env.caches, op.store), op.windows
+
+    def pass_time(ms: int) -> None:
+        time.ms = max(time.ms, ms)
+        # The window that the record would have opened: rows expire by it.
+        if isinstance(windows, TimeWindows):
+            cache.newest_start = max(cache.newest_start, ms - ms % windows.advance_ms)
+        elif isinstance(windows, UnlimitedWindows) and ms >= windows.start_ms:
+            cache.newest_start = max(cache.newest_start, windows.start_ms)
+
+    return pass_time
+
+
+def _slack_ms(op: operations.Aggregate) -> int:
+    """Each window of a record ends behind it, and closes when its grace is over."""
+    return op.windows.grace_ms if isinstance(op.windows, TimeWindows) else END_OF_TIME_MS
+
+
+IN_SLICES = KeySlices(through=_through, pass_time=_passing, slack_ms=_slack_ms, refusal_of=_refusal)

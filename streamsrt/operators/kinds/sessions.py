@@ -21,6 +21,8 @@ from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.engine.plan import Counters, StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.key_slices import KeySlices, if_whatever_it_is
+from streamsrt.operators.kinds.aggregate import CLOSES_WITH_HEADERS
 from streamsrt.operators.kinds.aggregate_nodes import computation
 from streamsrt.operators.kinds.closing import closing_sessions
 from streamsrt.state.columns import Headers
@@ -289,3 +291,32 @@ def _emit_closed(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: F
         inner = Slot(raw=raw, serde=c.plan.key_serde(spec), not_null=True)
         key = WindowedSlot(not_null=True, inner=inner, start=start, end=end)
         c.children(node, Flow(key, Slot(obj=value, not_null=True), end, flow.headers))
+
+
+# -------------------------------------------------------------------------------------- records of other keys, in a slice
+
+
+def _refusal(op: SessionAggregate) -> str | None:
+    return CLOSES_WITH_HEADERS if op.emit_on_close else None
+
+
+def _passing(builder: PathBuilder, node: ProcessorNode) -> Callable[[int], None]:
+    op = node.operation
+    assert isinstance(op, SessionAggregate)
+    time = builder.env.stream_times.setdefault(node.name, StreamTime())
+    cache = cache_of(SessionCache, builder.env.caches, op.store)
+
+    def pass_time(ms: int) -> None:
+        time.ms = max(time.ms, ms)
+        # The session of the record that moves stream time on ends then.
+        cache.newest_end = max(cache.newest_end, ms)
+
+    return pass_time
+
+
+def _slack_ms(op: SessionAggregate) -> int:
+    """A record may continue a session that ended up to a gap before it."""
+    return op.windows.retention_ms - op.windows.gap_ms
+
+
+IN_SLICES = KeySlices(through=if_whatever_it_is, pass_time=_passing, slack_ms=_slack_ms, refusal_of=_refusal)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import FunctionType
 
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.key_slices import Reach, always, either
 from streamsrt.state.columns import Headers
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SinkNode
@@ -266,3 +268,43 @@ def make_branch(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Pr
                 return
 
     return process
+
+
+# -------------------------------------------------------------------------------------- records of other keys, in a slice
+
+
+def kept_by_filter(op: operations.Filter, reaches: Mapping[str, Reach]) -> Reach:
+    """The reach of a record that comes to a filter."""
+    reach, predicate, negate = either(reaches), op.predicate, op.negate
+    return lambda key, value: bool(predicate(key, value)) is not negate and reach(key, value)
+
+
+def mapped(op: operations.MapValues, reaches: Mapping[str, Reach]) -> Reach:
+    """The reach of a record whose value is changed."""
+    reach, fn = either(reaches), op.fn
+    if reach is always:
+        return always
+    if op.with_key:
+        return lambda key, value: reach(key, fn(key, value))
+    return lambda key, value: reach(key, fn(value))
+
+
+def flat_mapped(op: operations.FlatMapValues, reaches: Mapping[str, Reach]) -> Reach:
+    """The reach of a record of which there are any number of values."""
+    reach, fn = either(reaches), op.fn
+    if op.with_key:
+        return lambda key, value: any([reach(key, each) for each in fn(key, value)])
+    return lambda key, value: any([reach(key, each) for each in fn(value)])
+
+
+def branched(op: operations.Branch, reaches: Mapping[str, Reach]) -> Reach:
+    """The reach of a record that goes to the first branch that takes it."""
+    branches = list(zip(op.predicates, op.children, strict=True))
+
+    def reach(key: object, value: object) -> bool:
+        for predicate, child in branches:
+            if predicate is None or predicate(key, value):
+                return child in reaches and reaches[child](key, value)
+        return False
+
+    return reach

@@ -23,6 +23,7 @@ from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.key_slices import KeySlices
 from streamsrt.operators.kinds.closing import ClosedMark
 from streamsrt.state.buffer import Held, SuppressionBuffer, held_record
 from streamsrt.state.columns import Headers
@@ -93,6 +94,11 @@ class Suppression:
             )
         while self._is_full() and (first := buffer.take_first()) is not None:
             yield first
+
+    def pass_time(self, ms: int) -> Iterator[Held]:
+        """Moves stream time on without a change, in milliseconds, and lets go what nothing holds back any more."""
+        self._time.ms = max(self._time.ms, ms)
+        return self._buffer.evict_until(self._time.ms - self._wait_ms)
 
     def evict_all(self) -> Iterator[Held]:
         """Lets everything go, in order, since no more records come. Windows are closed then, but those that never close."""
@@ -208,3 +214,29 @@ def _key(c: Compiler, raw: str, serde: ProgramSerde) -> Slot:
     e.line(f"{inner} = {raw}[:-{suffix_bytes}]")
     key = Slot(raw=inner, serde=serde.inner, not_null=True)
     return WindowedSlot(raw=raw, serde=serde, not_null=True, inner=key, start=start, end=end)
+
+
+# -------------------------------------------------------------------------------------- records of other keys, in a slice
+
+
+def _refusal(op: Suppress) -> str | None:
+    if not op.by_window:
+        return "lets changes go by time, in whichever state they are then. until_window_closes() can be sliced"
+    if op.max_records is not None or op.max_bytes is not None:
+        return "has a buffer with a limit for all keys together. Without a limit it can be sliced"
+    return None
+
+
+def _passing(builder: PathBuilder, node: ProcessorNode) -> Callable[[int], None]:
+    op = node.operation
+    assert isinstance(op, Suppress)
+    suppression, flow_on = Suppression(builder.env, node.name, op), flowing(builder, node, builder.node(node.name))
+    return lambda ms: flow_on(suppression.pass_time(ms))
+
+
+def _slack_ms(op: Suppress) -> int:
+    """As that of the windows whose changes are held back; not of sessions, which a record may continue that is later."""
+    return op.wait_ms
+
+
+IN_SLICES = KeySlices(pass_time=_passing, slack_ms=_slack_ms, refusal_of=_refusal)

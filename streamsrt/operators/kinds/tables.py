@@ -5,11 +5,14 @@ A change is a new value and, if the node before ``sends_old_values``, the value 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.plan import table_lookup
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.engine.table_views import table_view, table_view_as_of
+from streamsrt.operators.key_slices import KeySlices, Reach, always, either
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of, table_cache
@@ -288,3 +291,14 @@ def make_stream_table_join(builder: PathBuilder, node: ProcessorNode, made: Path
             made.forward(key, joined, timestamp, headers)
 
     return process
+
+
+# -------------------------------------------------------------------------------------- records of other keys, in a slice
+
+
+def _through(op: operations.StreamTableJoin, reaches: Mapping[str, Reach]) -> Reach | None:
+    """Only a left join needs no table to know whether there is a result."""
+    return (lambda key, value: value is not None) if op.left and either(reaches) is always else None
+
+
+JOIN_IN_SLICES = KeySlices(through=_through)

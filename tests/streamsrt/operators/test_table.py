@@ -10,7 +10,8 @@ from typing import get_args
 import pytest
 
 import topology
-from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS, Operator
+from streamsrt.operators.key_slices import KeySlices
+from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS, Operator, StoreKeys
 from topology.graph import operations
 from topology.graph.operations import traits
 from topology.graph.operations.sides import JOIN_SIDES, SideOfJoin, SideTopics
@@ -74,6 +75,25 @@ def test_what_closes_by_the_wall_clock_keeps_windows_or_holds_back(kind: type) -
     keeps_windows = row.keeps_result and row.stream_time is not traits.ObservedTime.NONE
     assert ("idle_timeout_ms" in fields) == ("closed" in fields)
     assert "closed" not in fields or (keeps_windows and "windows" in fields) or row.holds_back
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+def test_an_operation_allows_slices_of_keys_only_if_its_other_rows_do(kind: type) -> None:
+    traits_row, row = traits.TRAITS[kind], OPERATIONS[kind]
+    slices = row.slices
+    knows_other_keys = (
+        traits_row.key is not traits.Key.KEPT
+        or traits_row.code is traits.Code.PROCESSOR
+        or traits_row.run_end is not traits.RunEnd.NOTHING
+        or row.offline.outcome in ("refused", "one order")
+        or not isinstance(row.keys, StoreKeys)
+    )
+    assert not knows_other_keys or slices.refusal is not None, "refuse slices, or change this test with a reason"
+    if slices.refusal is None:
+        observes = traits_row.stream_time is not traits.ObservedTime.NONE
+        assert {slices.pass_time is not None, slices.slack_ms is not None} == {observes}
+    else:
+        assert slices == KeySlices(slices.refusal)
 
 
 def test_a_function_takes_what_its_operation_reads() -> None:
