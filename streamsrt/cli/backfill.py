@@ -12,6 +12,7 @@ import typer
 from streamsrt.application import changed_modules, is_here, module_digest
 from streamsrt.backfill.application_bundle import write_environment
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.handover import Step
 from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.lake_formats import FORMATS
@@ -502,7 +503,8 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
             }
         )
         return
-    print_rows(["task", "level", "state", "records", "seconds"], rows, as_json=False)
+    shown = [{**row, "seconds": f"{row['seconds']:.1f}"} for row in rows]
+    print_rows(["task", "level", "state", "records", "seconds"], shown, as_json=False)
     note(f"{_summary(found)}; hand-over: {found.step}")
 
 
@@ -612,7 +614,7 @@ def commit(
     if not execute:
         with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
             state = Backfill(directory, bootstrap_servers=address).check_commit(
-                on_step=lambda _, text: note(text), transactions=transactions
+                state_dir=state_dir, on_step=lambda _, text: note(text), transactions=transactions
             )
         if state.step == "done":
             return
@@ -624,10 +626,14 @@ def commit(
         return
     with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         state = Backfill(directory, bootstrap_servers=address).commit(
-            state_dir=state_dir, on_step=lambda step, text: note(f"{step}: {text}"), transactions=transactions
+            state_dir=state_dir, on_step=_note_step, transactions=transactions
         )
     if as_json:
         print_json({"plan": found.plan.id, "hand_over": state.step, "changelog_ends": state.ends})
+
+
+def _note_step(step: Step, text: str) -> None:
+    note(text if step == "none" else f"{step}: {text}")
 
 
 def _note_fed(plan: BackfillPlan) -> None:
