@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 from streamsrt.backfill.errors import ArchiveError, HandOverError
 from streamsrt.backfill.manifest import LogResult
@@ -67,10 +68,10 @@ def notes_on(topic: str, highest_ms: int, now_ms: int) -> Iterator[str]:
         )
 
 
-def text_of(time_ms: int) -> str:
-    """A time as ISO 8601 in UTC, to the second; its milliseconds where no calendar has it."""
+def text_of(time_ms: int, timespec: Literal["seconds", "milliseconds"] = "seconds") -> str:
+    """A time as ISO 8601 in UTC; its milliseconds since 1970 where no calendar has it."""
     try:
-        return f"{(_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+        return f"{(_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
     except OverflowError:
         return f"{time_ms} ms"
 

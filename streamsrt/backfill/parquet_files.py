@@ -188,7 +188,8 @@ def check_unchanged_file(path: Path, size_bytes: int, written_ms: int | None) ->
     if found.st_size != size_bytes:
         what = f"{found.st_size} bytes, not {size_bytes}"
     elif written_ms is not None and found.st_mtime_ns // 1_000_000 != written_ms:
-        what = f"it was written at {text_of(found.st_mtime_ns // 1_000_000)}, and then at {text_of(written_ms)}"
+        now = text_of(found.st_mtime_ns // 1_000_000, "milliseconds")
+        what = f"it was written at {now}, and then at {text_of(written_ms, 'milliseconds')}"
     else:
         return
     raise ArchiveError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,18 @@ def test_times_in_orc_are_utc_whatever_the_machine_has(spark: SparkSession, tmp_
         assert notes[0].startswith("the times of lines (at) have no time zone: they are read as UTC.")
     else:
         assert notes == []
+
+
+@pytest.mark.spark
+def test_integers_that_count_no_milliseconds_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(table(pa.timestamp("ms")), tmp_path / "a.parquet")
+    lake = Lake(tmp_path, order="seq", columns={"timestamp": "ms * 1000"})
+    says = r"a\.parquet has records with a time after the year 9999.*lines\.timestamp='timestamp_micros"
+    with pytest.raises(ArchiveError, match=says):
+        scan_by_spark(spark, lake, "lines", 1)
+    times = TimesRead()
+    scan_by_spark(spark, replace(lake, columns={"timestamp": "ms div 1000"}), "lines", 1, times=times)
+    assert next(times.notes("lines", TIMES_MS[-1])).startswith("the times of lines end at 1970-01-21T")
 
 
 @pytest.fixture
