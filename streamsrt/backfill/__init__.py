@@ -30,6 +30,7 @@
 ``log_writer``            one partition's records into its log, exactly once
 ``parquet_files``         what the columns of Parquet files must be
 ``record_sizes``          checks that topics take every record
+``odd_times``             checks times of records: in other units, in the future, or such that topics don't take them
 ``full_disk``             a disk on which a backfill can't write its own files
 ``local_copies``          copies of a plan's files on a machine that does not see the files themselves
 ``kept_history``          how long the broker must keep what is written into changelogs

@@ -33,11 +33,12 @@ from streamsrt.backfill.parquet_files import (
     bounds,
     check_columns,
     check_no_nulls,
-    check_size,
     check_times,
+    check_unchanged_file,
     folder_partition,
     key_bytes,
     milliseconds,
+    modified_ms,
     nothing_found,
     numbers,
     opened,
@@ -84,6 +85,8 @@ def scan_archive(
 
 
 def _describe(path: Path, times: TimesRead | None) -> tuple[int, ArchiveFile] | None:
+    # Before it is read: what changes meanwhile is noticed.
+    written_ms = modified_ms(path)
     with opened(path) as file:
         check_columns(path, file, _REQUIRED)
         if not file.metadata.num_rows:
@@ -91,13 +94,20 @@ def _describe(path: Path, times: TimesRead | None) -> tuple[int, ArchiveFile] | 
         first, last = bounds(path, file, OFFSET)
         check_no_nulls(path, file, TIMESTAMP)
         if times is None or not times.is_extracted:
-            check_times(path, file)
+            highest_ms = check_times(path, file)
+            if times is not None:
+                times.add_highest(highest_ms)
         if times is not None:
             times.add(file.schema_arrow.field(TIMESTAMP).type)
         partition = _partition_of(path, file)
         records = file.metadata.num_rows
     return partition, ArchiveFile(
-        path=str(path), first_offset=first, next_offset=last + 1, records=records, size_bytes=path.stat().st_size
+        path=str(path),
+        first_offset=first,
+        next_offset=last + 1,
+        records=records,
+        size_bytes=path.stat().st_size,
+        modified_ms=written_ms,
     )
 
 
@@ -173,15 +183,17 @@ def read_archive(source: SourceRange) -> Iterator[RecordColumns]:
 
 
 def check_archive(source: SourceRange) -> None:
-    """Raises ArchiveError if a file that is read of a source partition is missing, or has another size than planned."""
+    """Raises ArchiveError if a file that is read of a source partition is missing, or not the planned one any more."""
     for file in source.archive:
         if file.first_offset < source.end:
-            check_size(Path(file.path), file.size_bytes)
+            check_unchanged_file(Path(file.path), file.size_bytes, file.modified_ms)
 
 
 def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns]:
-    path = found_at(Path(file.path))
-    check_size(path, file.size_bytes)
+    planned = Path(file.path)
+    path = found_at(planned)
+    # A copy is younger.
+    check_unchanged_file(path, file.size_bytes, file.modified_ms if path == planned else None)
     position, records, first = file.first_offset, 0, None
     with opened(path) as content:
         names = content.schema_arrow.names

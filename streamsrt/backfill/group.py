@@ -54,6 +54,11 @@ def check_new_group(
             "streamsrt backfill commit --execute, or drop it with streamsrt backfill abort --execute"
         )
     steps = steps_to_replace(network, application_id, internal_topics, servers, "plan again")
+    if goes_on:
+        raise HandOverError(
+            f"application {application_id!r} has committed offsets of its own: it reads the later records itself, so there "
+            f"is nothing to do but to start it. To replace its state by that of this backfill instead: {steps}"
+        )
     raise HandOverError(
         f"application {application_id!r} has committed offsets already, and a backfill is for one that is new: give "
         f"another --application-id. To replace its state: {steps}"

@@ -25,6 +25,7 @@ from streamsrt.backfill.installation import check_no_stores, install_bundles
 from streamsrt.backfill.kept_history import KeptLonger, configs_of, kept_longer
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
+from streamsrt.backfill.odd_times import check_record_times
 from streamsrt.backfill.plan import BackfillPlan, write_durably
 from streamsrt.backfill.record_sizes import check_record_sizes
 from streamsrt.backfill.source_topics import check_source_topics
@@ -136,6 +137,9 @@ class HandOver:
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
         self._check_sources()
+        self._check_times(manifests)
+        if state_dir is not None and self._before("marked"):
+            self._check_state_dir(manifests, state_dir)
         if self._before("marked"):
             self._prepare(manifests)
         # Of the topics that were just made as well, and before anything is written.
@@ -211,6 +215,7 @@ class HandOver:
             for kept in self._kept_longer(manifests):
                 self._report("none", f"would keep history: {kept}")
         self._check_sizes(manifests)
+        self._check_times(manifests)
 
     def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
         committed = self._network.admin.committed(self._plan.application_id)
@@ -237,6 +242,17 @@ class HandOver:
     def _check_sizes(self, manifests: Sequence[TaskManifest]) -> None:
         if self._before("written"):
             check_record_sizes(self._network, self._directory, (log for each in manifests for log in _logs(each)))
+
+    def _check_times(self, manifests: Sequence[TaskManifest]) -> None:
+        if self._before("written"):
+            check_record_times(
+                self._network,
+                self._directory,
+                (log for each in manifests for log in _logs(each)),
+                {topic.name: topic.configs for topic in self._plan.internal_topics},
+                sorted({source.topic for source in self._plan.sources()}),
+                _now_ms(),
+            )
 
     def _steps(self) -> str:
         again = f"streamsrt backfill commit --dir {self._directory} --execute"

@@ -51,6 +51,15 @@ def install_bundles(
     return count
 
 
+def check_is_directory(state_dir: Path) -> None:
+    """Raises HandOverError where files can't be installed: something else than a directory is there, or above it."""
+    there = next((path for path in (state_dir.absolute(), *state_dir.absolute().parents) if path.exists()), None)
+    if there is not None and not there.is_dir():
+        raise HandOverError(
+            f"--state-dir {state_dir}: {there} is not a directory. Give the state directory of an instance"
+        )
+
+
 def check_no_stores(plan: BackfillPlan, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
     """Raises HandOverError if a store to be installed already exists from an earlier deployment of the application."""
     with StateDirectory(state_dir, plan.application_id) as state:

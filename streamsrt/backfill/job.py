@@ -22,6 +22,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.history_age import with_notes_on_age
+from streamsrt.backfill.installation import check_is_directory
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import (
     IDLE,
@@ -308,12 +309,18 @@ class Backfill:
         If the hand-over is resumed, the first choice applies.
         """
         with self._hand_over(on_step, transactions) as hand_over:
+            if state_dir is not None:
+                check_is_directory(Path(state_dir))
             return hand_over.commit(None if state_dir is None else Path(state_dir))
 
-    def check_commit(self, *, on_step: OnStep | None = None, transactions: bool = True) -> HandOverState:
-        """Raises what :meth:`commit` would raise before it changes anything; what is reached already. ``on_step``,
-        ``transactions``: as there; ``on_step`` is called if there is nothing left to do."""
+    def check_commit(
+        self, *, state_dir: Path | str | None = None, on_step: OnStep | None = None, transactions: bool = True
+    ) -> HandOverState:
+        """Raises what :meth:`commit` would raise before it changes anything; what is reached already. ``state_dir``,
+        ``on_step``, ``transactions``: as there; ``on_step`` is called if there is nothing left to do."""
         with self._hand_over(on_step, transactions) as hand_over:
+            if state_dir is not None:
+                check_is_directory(Path(state_dir))
             hand_over.check()
             return hand_over.state
 

@@ -42,8 +42,8 @@ from streamsrt.backfill.parquet_files import (
     TimesRead,
     check_columns,
     check_no_nulls,
-    check_size,
     check_times,
+    check_unchanged_file,
     folder_partition,
     key_bytes,
     nothing_found,
@@ -141,13 +141,17 @@ def scan_lake(
                 continue
             check_no_nulls(path, file, TIMESTAMP)
             if times is None or not times.is_extracted:
-                check_times(path, file)
+                highest_ms = check_times(path, file)
+                if times is not None:
+                    times.add_highest(highest_ms)
             for owners, offsets in rows.of(path, file):
                 count.add(path, owners, offsets)
             count.end_file()
             if times is not None:
                 times.add(file.schema_arrow.field(TIMESTAMP).type)
-        files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
+        status = path.stat()
+        written_ms = status.st_mtime_ns // 1_000_000
+        files.append(LakeFile(path=str(path), records=records, size_bytes=status.st_size, modified_ms=written_ms))
     if not files:
         raise nothing_found("lake", root, topic)
     described = LakePlan(
@@ -387,4 +391,4 @@ def check_share(tp: TopicPartition, share: LakeShare, *, allow_gaps: bool, where
 def check_unchanged(plan: LakePlan) -> None:
     """Raises ArchiveError where a file of a lake is not what it was when the plan was made."""
     for file in plan.files:
-        check_size(Path(file.path), file.size_bytes)
+        check_unchanged_file(Path(file.path), file.size_bytes, file.modified_ms)

@@ -4,16 +4,18 @@
    has the same result and gives its files up. It names files of its own attempt only, each with size and digest, and
    they are durable before it is published.
 2. A manifest names the fingerprint of its plan. One of another plan counts for nothing and is refused.
-3. Digests are sums of hashes of entries modulo 2**128: they can be merged, and don't depend on order.
+3. A manifest has a digest of itself: one whose numbers were changed is damaged.
+4. Digests of entries are sums of hashes of entries modulo 2**128: they can be merged, and don't depend on order.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct
@@ -24,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from streamsrt.backfill.errors import BackfillError, PlanError
 from streamsrt.backfill.plan import BackfillPlan, write_durably
 
+_DIGEST = "digest"
 STAGES_FILE = "stages.json"
 _MODULUS = 1 << 128
 _LENGTHS = Struct(">iiq").pack
@@ -216,14 +219,34 @@ def load_manifest(directory: Path, plan: BackfillPlan, task_id: str) -> TaskMani
     except FileNotFoundError:
         return None
     try:
-        manifest = TaskManifest.model_validate_json(text)
-    except ValidationError as error:
+        manifest = _unsealed(text)
+    except ValueError as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise DamagedManifestError(
-            f"{path} is damaged ({error.errors()[0]['msg']}): streamsrt backfill resume computes task {task_id} again"
+            f"{path} is damaged ({said}): streamsrt backfill resume computes task {task_id} again"
         ) from None
     if manifest.fingerprint != plan.fingerprint or manifest.task != task_id:
         raise PlanError(f"{path} belongs to another plan: use a separate --dir for each plan")
     return manifest
+
+
+def _sealed(manifest: TaskManifest) -> bytes:
+    """A manifest as it stands in its file."""
+    content = manifest.model_dump(mode="json")
+    return json.dumps({_DIGEST: _digest_of(content), **content}, indent=1).encode()
+
+
+def _unsealed(text: bytes) -> TaskManifest:
+    """The manifest that a file holds. Raises ValueError where it is damaged. Older ones have no digest."""
+    content = json.loads(text)
+    digest = content.pop(_DIGEST, None) if isinstance(content, dict) else None
+    if digest is not None and digest != _digest_of(content):
+        raise ValueError("it does not have its digest")
+    return TaskManifest.model_validate(content)
+
+
+def _digest_of(content: Mapping[str, object]) -> str:
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def finished_manifest(directory: Path, plan: BackfillPlan, task_id: str) -> TaskManifest:
@@ -245,7 +268,7 @@ def publish(directory: Path, manifest: TaskManifest) -> bool:
             )
     path = manifest_path(directory, manifest.task)
     fresh = directory / manifest.attempt / "manifest.json"
-    content = manifest.model_dump_json(indent=1).encode()
+    content = _sealed(manifest)
     write_durably(fresh, content)
     # A crash of the machine must not leave a manifest whose files are empty.
     for file in manifest.files:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.backfill.odd_times import check_calendar, notes_on, text_of
 from streamsrt.wording import counted
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ NEGATIVE_TIME = (
 )
 _READ_BYTES = 1 << 20
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
+_PER_MS_IN_FILES = {"microseconds": 1_000, "nanoseconds": 1_000_000}
 _MAGIC = (b"PAR1", b"PARE")
 _PACKED = (".gz", ".bz2", ".zst", ".zip", ".snappy", ".lz4", ".deflate")
 _FORMATS = {
@@ -171,21 +173,29 @@ def _foreign_head(path: Path) -> bytes | None:
     return None if head.startswith(_MAGIC) else head
 
 
-def changed(path: Path, size_bytes: int, planned_bytes: int) -> ArchiveError:
-    """Returns the error for a file that is not the planned one."""
-    return ArchiveError(
-        f"{path} was changed since the plan was made ({size_bytes} bytes, not {planned_bytes}): bring it back, or plan again"
-    )
+def modified_ms(path: Path) -> int:
+    """When a file was written, in ms since 1970. Raises OSError."""
+    return path.stat().st_mtime_ns // 1_000_000
 
 
-def check_size(path: Path, planned_bytes: int) -> None:
-    """Raises ArchiveError where a file is gone, or not as large as when the plan was made."""
+def check_unchanged_file(path: Path, size_bytes: int, written_ms: int | None) -> None:
+    """Raises ArchiveError where a file is gone, or not what it was when the plan was made: ``written_ms`` is when it was
+    written, None in older plans."""
     try:
-        size_bytes = path.stat().st_size
+        found = path.stat()
     except OSError as error:
         raise unreadable(path, error) from error
-    if size_bytes != planned_bytes:
-        raise changed(path, size_bytes, planned_bytes)
+    if found.st_size != size_bytes:
+        what = f"{found.st_size} bytes, not {size_bytes}"
+    elif written_ms is not None and found.st_mtime_ns // 1_000_000 != written_ms:
+        now = text_of(found.st_mtime_ns // 1_000_000, "milliseconds")
+        what = f"it was written at {now}, and then at {text_of(written_ms, 'milliseconds')}"
+    else:
+        return
+    raise ArchiveError(
+        f"{path} was changed since the plan was made ({what}): bring it back as it was, with its time (cp -p), or plan "
+        "again in another --dir"
+    )
 
 
 @contextlib.contextmanager
@@ -304,21 +314,31 @@ def check_no_nulls(path: Path, file: ParquetFile, column: str) -> None:
         raise _nulls(path, column, nulls)
 
 
-def check_times(path: Path, file: ParquetFile) -> None:
-    """Raises ArchiveError for records from before 1970, which a source without a timestamp extractor does not take."""
+def check_times(path: Path, file: ParquetFile) -> int:
+    """The highest time of a file's records, in ms. Raises ArchiveError for records from before 1970, which a source without
+    a timestamp extractor does not take, and for times that no calendar has."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     index = _leaf(file, TIMESTAMP)
     groups = [file.metadata.row_group(i).column(index).statistics for i in range(file.metadata.num_row_groups)]
     if all(group is not None and group.has_min_max for group in groups):
-        low = min(int(group.min_raw) for group in groups)
+        low, high = min(int(group.min_raw) for group in groups), max(int(group.max_raw) for group in groups)
+        kind = file.schema.column(index).logical_type
+        per_ms = next((count for unit, count in _PER_MS_IN_FILES.items() if unit in str(kind)), 1)
     else:
         parts = (batch.column(0) for batch in file.iter_batches(columns=[TIMESTAMP], use_threads=False))
-        low = min((int(pc.min(part).cast("int64").as_py() or 0) for part in parts), default=0)
+        found = [pc.min_max(part) for part in parts if len(part)]
+        low = min((int(each["min"].cast("int64").as_py()) for each in found), default=0)
+        high = max((int(each["max"].cast("int64").as_py()) for each in found), default=0)
+        kind = file.schema_arrow.field(TIMESTAMP).type
+        per_ms = _PER_MS.get(kind.unit, 1) if pa.types.is_timestamp(kind) else 1
     if low < 0:
         raise ArchiveError(
             f"{path} has records with a time before 1970 (the lowest {TIMESTAMP} is {low}): {NEGATIVE_TIME}"
         )
+    check_calendar(str(path), None, high // per_ms)
+    return high // per_ms
 
 
 def _nulls(path: Path, column: str, count: int) -> ArchiveError:
@@ -361,6 +381,7 @@ class TimesRead:
         self._files = 0
         self._finer: set[str] = set()
         self._by_spark: tuple[str, str | None, int] | None = None
+        self._highest_ms = -1
 
     def add(self, kind: pyarrow.DataType) -> None:
         """Another file, whose times are of this Arrow type."""
@@ -372,13 +393,19 @@ class TimesRead:
             if kind.unit in _FINER:
                 self._finer.add(_FINER[kind.unit])
 
+    def add_highest(self, time_ms: int) -> None:
+        """The latest time of a file or a lake."""
+        self._highest_ms = max(self._highest_ms, time_ms)
+
     def add_by_spark(self, text: str, *, without_zone: str | None, finer: int) -> None:
         """A lake that Spark reads. ``text``: what its times are, in SQL; ``without_zone``: the column without a time zone
         that they come from; ``finer``: how many records have times that are no whole milliseconds."""
         self._by_spark = (text, without_zone, finer)
 
-    def notes(self, topic: str) -> Iterator[str]:
-        """One sentence for each thing that somebody may not expect."""
+    def notes(self, topic: str, now_ms: int | None = None) -> Iterator[str]:
+        """One sentence for each thing that somebody may not expect. ``now_ms``: None leaves out what depends on it."""
+        if now_ms is not None:
+            yield from notes_on(topic, self._highest_ms, now_ms)
         if self._by_spark is not None:
             yield from self._notes_by_spark(topic, *self._by_spark)
         if self._without_zone:

@@ -18,7 +18,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.full_disk import full_disk_said
@@ -43,17 +50,25 @@ class _Value(BaseModel):
 
 
 class ArchiveFile(_Value):
-    """One Parquet file that holds the offsets ``first_offset`` to before ``next_offset`` of one partition."""
+    """One Parquet file that holds the offsets ``first_offset`` to before ``next_offset`` of one partition.
+    ``modified_ms``: when it was written; None in older plans."""
 
     path: str
     first_offset: int
     next_offset: int
     records: int
     size_bytes: int
+    modified_ms: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_unknown(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        # Plans without it keep the fingerprint that they have.
+        found: dict[str, object] = write(self)
+        return {name: value for name, value in found.items() if name != "modified_ms" or value is not None}
 
 
 class LakeFile(_Value):
-    """One file of a lake. ``modified_ms``: when it was written, of files that Spark lists."""
+    """One file of a lake. ``modified_ms``: when it was written; None in older plans of lakes that Spark does not list."""
 
     path: str
     records: int

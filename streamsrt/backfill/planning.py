@@ -31,7 +31,7 @@ from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
 from streamsrt.backfill.lake_formats import check_format
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.operators import check_topology, notes
-from streamsrt.backfill.parquet_files import TimesRead
+from streamsrt.backfill.parquet_files import OFFSET, TIMESTAMP, TimesRead
 from streamsrt.backfill.plan import (
     ArchiveFile,
     BackfillPlan,
@@ -54,7 +54,7 @@ from streamsrt.backfill.repair.scope import scope_of
 from streamsrt.backfill.slices.division import check_slices, divided
 from streamsrt.backfill.source_topics import check_not_recreated, topic_ids
 from streamsrt.backfill.sources import Archive, Source
-from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
+from streamsrt.backfill.spark.session import NOTHING, Shipment, check_installed, open_session
 from streamsrt.backfill.task_shape import TaskShape, topic_counts
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
@@ -153,7 +153,7 @@ def make_plan(
             *(() if scope is None else lost_configs(network, internal_topics, shape.changelog(scope))),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),
-            *(note for topic in sorted(times) for note in times[topic].notes(topic)),
+            *(note for topic in sorted(times) for note in times[topic].notes(topic, now_ms)),
             *unsliced,
         ),
     }
@@ -172,6 +172,7 @@ def _lakes(
 ) -> dict[str, tuple[LakePlan, dict[int, LakeShare]]]:
     """Returns the contents of lakes. Spark is an extra: it is loaded only for a lake that needs it."""
     found = {}
+    _check_options(sources)
     with contextlib.ExitStack() as stack:
         session = None
         for topic, lake in sorted(sources.items()):
@@ -180,7 +181,6 @@ def _lakes(
             if not lake.is_read_by_spark:
                 found[topic] = scan_lake(lake, topic, shape.counts[topic], times=times[topic])
                 continue
-            check_format(topic, lake.format)
             if session is None:
                 opened = open_session(spark.master, conf=spark.conf, shipment=spark.shipment)
                 session = stack.enter_context(contextlib.closing(opened))
@@ -196,6 +196,18 @@ def _lakes(
                 times=times[topic],
             )
     return found
+
+
+def _check_options(sources: Mapping[str, Source]) -> None:
+    lakes = {topic: lake for topic, lake in sorted(sources.items()) if isinstance(lake, Lake) and lake.is_read_by_spark}
+    for topic, lake in lakes.items():
+        check_format(topic, lake.format)
+    if lakes:
+        check_installed()
+        from streamsrt.backfill.spark.scan import check_options
+
+        for topic, lake in lakes.items():
+            check_options(lake, topic)
 
 
 def _ranges(
@@ -419,10 +431,16 @@ def splice_lake(
 
 def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
     for lake in lakes:
-        if lake.order != "offset" and lake.until_ms is None:
+        if lake.order != OFFSET:
+            by = f"its records are processed in the order of column {lake.order}, whatever order they were written in"
             yield (
-                f"the lake of {lake.topic} has no offsets: all of it counts as older than what the log holds, and a "
-                "record that is in both counts twice"
+                f"the lake of {lake.topic} has no offsets: {by}"
+                + ("" if lake.order != TIMESTAMP else f" (--lake-order {lake.topic}=COLUMN names another one)")
+            )
+        if lake.order != OFFSET and lake.until_ms is None:
+            yield (
+                f"all of the lake of {lake.topic} counts as older than what the log holds, and a record that is in both "
+                f"counts twice (--lake-until {lake.topic}=TIME separates them)"
             )
         if lake.duplicates:
             yield f"{lake.duplicates} rows of the lake of {lake.topic} are left out: others have the same {lake.id}"

@@ -78,9 +78,14 @@ class StoppedState:
         """All stores, by name and partition. Raises StoreCorruptedError."""
         return [self._found(store, partition) for store, partition in self._on_disk()]
 
-    def rows(self, store: str, reading: StoreReading | None) -> Iterator[StateRow]:
-        """The rows of a store, by partition; of a global one, those of one process. Raises ConfigError where it is not
-        there."""
+    def kind_of(self, store: str) -> str | None:
+        """The kind of a store; None where its files were installed, and no instance has opened them yet."""
+        kinds = (self._kind(store, partition) for name, partition in self._on_disk() if name == store)
+        return next((kind for kind in kinds if kind is not None), None)
+
+    def rows(self, store: str, reading: StoreReading | None, kind: str | None = None) -> Iterator[StateRow]:
+        """The rows of a store, by partition; of a global one, those of one process. ``kind``: of the store, where this state
+        does not say it. Raises ConfigError where it is not there."""
         kept_as = store if reading is None else reading.spec.kept_as
         partitions = [partition for name, partition in self._on_disk() if name == kept_as]
         if not partitions:
@@ -93,7 +98,7 @@ class StoppedState:
                     yield from snapshot.rows
             return
         for partition in partitions[:1] if self._is_global(store) else partitions:
-            own_keys = own_keys_of(self._kind(store, partition))
+            own_keys = own_keys_of(self._kind(store, partition) or kind)
             with RocksDBFiles(self._store_path(store, partition), store) as files_of_store:
                 for key, row in files_of_store.range():
                     if key not in own_keys:

@@ -12,16 +12,17 @@ import typer
 from streamsrt.application import changed_modules, is_here, module_digest
 from streamsrt.backfill.application_bundle import write_environment
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.handover import Step
 from streamsrt.backfill.job import Backfill, BackfillStatus, ResultsWay, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.lake_formats import FORMATS
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
-from streamsrt.backfill.report import BackfillReport
 from streamsrt.backfill.report_page import page
 from streamsrt.backfill.row_places import notes_on_places
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
+from streamsrt.cli.backfill_report import show_report
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.cli.takeover import (
@@ -531,7 +532,8 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
             }
         )
         return
-    print_rows(["task", "level", "state", "records", "seconds"], rows, as_json=False)
+    shown = [{**row, "seconds": f"{row['seconds']:.1f}"} for row in rows]
+    print_rows(["task", "level", "state", "records", "seconds"], shown, as_json=False)
     note(f"{_summary(found)}; hand-over: {found.step}")
 
 
@@ -549,42 +551,7 @@ def report(
     if as_json:
         print_json(found.model_dump(mode="json"))
     elif html is None:
-        _show_report(found)
-
-
-_SECTIONS = {
-    "sources": ("topic", "kept_in", "partitions", "records", "files", "size_bytes", "first_day", "last_day"),
-    "subtopologies": ("subtopology", "tasks", "records", "seconds", "skew", "largest", "slowest"),
-    "tasks": ("task", "slices", "records", "seconds", "records_per_second", "dropped_late", "dropped", "written_bytes"),
-    "stores": ("store", "partitions", "entries", "changelog_records", "size_bytes"),
-    "written": ("topic", "kind", "partitions", "records", "size_bytes"),
-}
-"""The tables of a report that are printed, with their columns."""
-
-
-def _show_report(found: BackfillReport) -> None:
-    content = found.model_dump()
-    for section, columns in _SECTIONS.items():
-        if content[section]:
-            print_rows(columns, [_report_row(row) for row in content[section]], as_json=False)
-            typer.echo("")
-    left = f", {len(found.unfinished)} unfinished" if found.unfinished else ""
-    note(
-        f"{counted(len(found.tasks), 'task')} finished{left}: {counted(found.records, 'record')} in {found.seconds:.1f} "
-        f"task seconds, {found.counters.get('dropped_late', 0)} dropped as late, {found.counters.get('dropped', 0)} "
-        f"dropped in all; hand-over: {found.hand_over}. --html FILE writes a page with counts by day"
-    )
-
-
-def _report_row(row: Mapping[str, object]) -> dict[str, object]:
-    shown = dict(row)
-    if isinstance(seconds := row.get("seconds"), float):
-        shown["seconds"] = f"{seconds:.1f}"
-    if isinstance(days := row.get("days"), dict):
-        shown |= {"first_day": next(iter(days), ""), "last_day": next(reversed(days), "")}
-    if isinstance(kept_in := row.get("kept_in"), tuple):
-        shown["kept_in"] = " + ".join(kept_in)
-    return shown
+        show_report(found)
 
 
 @app.command("verify")
@@ -641,7 +608,7 @@ def commit(
     if not execute:
         with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
             state = Backfill(directory, bootstrap_servers=address).check_commit(
-                on_step=lambda _, text: note(text), transactions=transactions
+                state_dir=state_dir, on_step=lambda _, text: note(text), transactions=transactions
             )
         if state.step == "done":
             return
@@ -653,10 +620,14 @@ def commit(
         return
     with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         state = Backfill(directory, bootstrap_servers=address).commit(
-            state_dir=state_dir, on_step=lambda step, text: note(f"{step}: {text}"), transactions=transactions
+            state_dir=state_dir, on_step=_note_step, transactions=transactions
         )
     if as_json:
         print_json({"plan": found.plan.id, "hand_over": state.step, "changelog_ends": state.ends})
+
+
+def _note_step(step: Step, text: str) -> None:
+    note(text if step == "none" else f"{step}: {text}")
 
 
 def _note_fed(plan: BackfillPlan) -> None:

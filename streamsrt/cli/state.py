@@ -231,8 +231,10 @@ def diff(
             note(f"store {name}: {application} has no such store; its rows are compared as bytes")
             decoded_by = None
         skipped = [_to_skip(skip_unreadable) for _ in (first, second)]
+        kinds_of_store = (StoppedState(each).kind_of(name) for each in (first, second) if not is_export(each))
+        kind = next(filter(None, kinds_of_store), None)
         left, right = (
-            _rows_of(directory, name, decoded_by, typed=typed, skipped=of_side)
+            _rows_of(directory, name, decoded_by, typed=typed, skipped=of_side, kind=kind)
             for directory, of_side in zip((first, second), skipped, strict=True)
         )
         found = compare_rows(left, right, limit)
@@ -343,7 +345,13 @@ def _stores_of(first: Path, second: Path, store: str | None) -> list[str]:
 
 
 def _rows_of(
-    directory: Path, store: str, application: str | None, *, typed: bool, skipped: SkippedRows | None
+    directory: Path,
+    store: str,
+    application: str | None,
+    *,
+    typed: bool,
+    skipped: SkippedRows | None,
+    kind: str | None = None,
 ) -> Iterator[StateRow]:
     if is_export(directory):
         return exported_rows(directory)
@@ -351,7 +359,7 @@ def _rows_of(
     reading = _reading(application, stopped, store, typed=typed, skipped=skipped)
     if not stopped.has(store, reading):
         return iter(())
-    rows = stopped.rows(store, reading)
+    rows = stopped.rows(store, reading, kind)
     return rows if reading is None or not typed else as_exported(rows, reading)
 
 

@@ -13,6 +13,7 @@
 | ``avro_files`` | the columns of all files of a lake of Avro |
 | ``encoding`` | keys and values with columns of types, encoded by the application's serdes |
 | ``mapping`` | a user's function that makes records of rows |
+| ``zones`` | times without a time zone: UTC everywhere, or refused |
 | ``scan`` | counts the records of a lake for a plan |
 | ``errors`` | what Spark's errors say: the file, the cause |
 

@@ -4,11 +4,13 @@
    its module and of what that imports.
 2. It gets the rows that the filter leaves. Its rows may be fewer or more, and of other columns; the files that they come
    from are not known any more.
+3. Times without a zone are UTC in it, also in its functions in Python, which run in workers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from pyspark.errors import PySparkException
 
@@ -20,6 +22,7 @@ from streamsrt.application import (
     module_digest,
 )
 from streamsrt.backfill.errors import BackfillError, PlanError
+from streamsrt.backfill.spark.zones import utc_in_this_process
 from streamsrt.errors import StreamsError
 
 if TYPE_CHECKING:
@@ -39,6 +42,16 @@ def full_name(mapping: str) -> str:
     return mapping if ":" in mapping else f"{mapping}:{DEFAULT}"
 
 
+def mapping_function(topic: str, mapping: str) -> Callable[[DataFrame], object]:
+    """The function of that name. Raises BackfillError where it is none, and the errors of its module."""
+    function = load_object(mapping, DEFAULT)
+    if not callable(function):
+        raise BackfillError(
+            f"--lake-map {topic}={mapping} is no function: give one that takes a data frame and returns one"
+        )
+    return cast("Callable[[DataFrame], object]", function)
+
+
 def mapped(rows: DataFrame, topic: str, mapping: str, digests: dict[str, str]) -> DataFrame:
     """The rows that the function makes. Raises PlanError where its source was changed, BackfillError where it fails or
     returns something else."""
@@ -48,13 +61,10 @@ def mapped(rows: DataFrame, topic: str, mapping: str, digests: dict[str, str]) -
             f"{', '.join(changed)}, which makes the records of {topic} (--lake-map {topic}={mapping}), differs from what "
             "the plan was made with: bring it back, or plan again in another --dir"
         )
-    function = load_object(mapping, DEFAULT)
-    if not callable(function):
-        raise BackfillError(
-            f"--lake-map {topic}={mapping} is no function: give one that takes a data frame and returns one"
-        )
+    function = mapping_function(topic, mapping)
     try:
-        made = function(rows)
+        with utc_in_this_process():
+            made = function(rows)
     except (StreamsError, PySparkException):
         raise
     except Exception as error:

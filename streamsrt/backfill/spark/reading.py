@@ -44,6 +44,7 @@ from streamsrt.backfill.spark.encoding import PARTS, SourceSerdes, refused_row
 from streamsrt.backfill.spark.errors import file_in, last_cause, plain_path
 from streamsrt.backfill.spark.mapping import full_name, mapped, mapping_digests
 from streamsrt.backfill.spark.session import hadoop_version
+from streamsrt.backfill.spark.zones import by_session, check_zones
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
@@ -141,7 +142,7 @@ def folders_of(root: str, paths: Iterable[str]) -> tuple[str, ...]:
 def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakePlan, DataFrame]:
     """Returns the part of a lake that is read, without the meaning of its columns, and the rows. Raises ArchiveError,
     BackfillError."""
-    _check_zone(spark)
+    by_session(spark)
     mapping = None if lake.mapping is None else full_name(lake.mapping)
     plan = LakePlan(
         topic=topic,
@@ -160,6 +161,7 @@ def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakeP
         mapping_modules={} if mapping is None else mapping_digests(mapping),
     )
     try:
+        check_zones(spark, plan)
         plan, frame = _located(spark, plan)
         plan = plan.model_copy(update={"column_types": frame.schema.json()})
         return plan, _chosen(frame, plan)
@@ -357,7 +359,7 @@ def read_lake(
         frame = source_rows(spark, lake) if rows is None else rows
         if lake.location is None:
             return frame
-        _check_zone(spark)
+        by_session(spark)
         from pyspark.sql import functions as f
 
         kept = [name for name in _RECORD if name in frame.columns]
@@ -402,15 +404,6 @@ def count_rows(spark: SparkSession, rows: DataFrame, lake: LakePlan, serdes: Sou
             f"{lake.topic}='{lake.id} is not null'"
         )
     return int(counted["rows"])
-
-
-def _check_zone(spark: SparkSession) -> None:
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    if zone not in ("UTC", "Etc/UTC"):
-        raise BackfillError(
-            f"the session of Spark has the time zone {zone}, by which expressions over times go: set "
-            "spark.sql.session.timeZone to UTC"
-        )
 
 
 def _check_kinds(lake: LakePlan, kinds: Mapping[str, str], *, can_encode: bool) -> None:
@@ -479,6 +472,7 @@ def check_lake(spark: SparkSession, lake: LakePlan) -> None:
     if lake.location is None:
         check_unchanged(lake)
         return
+    check_zones(spark, lake)
     if lake.version is not None:
         # Read at that version, which fails where it is not kept any more.
         return

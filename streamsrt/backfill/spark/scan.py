@@ -6,18 +6,20 @@ Every key and value is computed, though only counted: what can't be read or conv
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from streamsrt.backfill.day_counts import DAY_MS, iso_date
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
 from streamsrt.backfill.lake_formats import FILES, check_format
+from streamsrt.backfill.odd_times import check_calendar
 from streamsrt.backfill.parquet_files import HEADERS, KEY, NEGATIVE_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE, TimesRead
 from streamsrt.backfill.plan import LakeFile, LakePlan
 from streamsrt.backfill.spark.encoding import SourceSerdes
 from streamsrt.backfill.spark.errors import plain_path
 from streamsrt.backfill.spark.lake import partition_of_key
+from streamsrt.backfill.spark.mapping import mapping_function
 from streamsrt.backfill.spark.reading import (
     SPARK_ERRORS,
     as_long,
@@ -27,6 +29,7 @@ from streamsrt.backfill.spark.reading import (
     read_lake,
 )
 from streamsrt.backfill.spark.session import quiet
+from streamsrt.backfill.spark.zones import orc_columns_without_zone
 from streamsrt.wording import counted
 
 if TYPE_CHECKING:
@@ -42,6 +45,19 @@ _OF_A_ZONE = re.compile("utc_timestamp|convert_timezone", re.IGNORECASE)
 _NO_KEY = -1
 
 
+def check_options(lake: Lake, topic: str) -> None:
+    """What can be refused before Spark is started, which takes its time. Raises ArchiveError, BackfillError, and the errors
+    of a mapping's module."""
+    check_format(topic, lake.format)
+    unknown = sorted(set(lake.columns) - {*MAPPED, lake.order})
+    if unknown:
+        raise ArchiveError(
+            f"a record has no {', '.join(unknown)}: expressions are for {', '.join(MAPPED)} and the column of --lake-order"
+        )
+    if lake.mapping is not None:
+        mapping_function(topic, lake.mapping)
+
+
 def scan_by_spark(
     spark: SparkSession,
     lake: Lake,
@@ -52,12 +68,7 @@ def scan_by_spark(
     times: TimesRead | None = None,
 ) -> tuple[LakePlan, dict[int, LakeShare]]:
     """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. Raises ArchiveError, BackfillError."""
-    check_format(topic, lake.format)
-    unknown = sorted(set(lake.columns) - {*MAPPED, lake.order})
-    if unknown:
-        raise ArchiveError(
-            f"a record has no {', '.join(unknown)}: expressions are for {', '.join(MAPPED)} and the column of --lake-order"
-        )
+    check_options(lake, topic)
     with quiet():
         source, rows = described_source(spark, lake, topic)
         names = {*rows.columns, *lake.columns}
@@ -86,6 +97,8 @@ def scan_by_spark(
     _check_keys(plan, by[_BY_OWNER])
     if times is None or not times.is_extracted:
         _check_times(plan, by[_BY_FILE])
+        if times is not None:
+            times.add_highest(max(-1 if row["latest_ms"] is None else row["latest_ms"] for row in by[_BY_OWNER]))
     if times is not None:
         finer = sum(row["finer"] for row in by[_BY_OWNER])
         times.add_by_spark(_time_of(plan), without_zone=_without_zone(plan, rows, frame), finer=finer)
@@ -109,10 +122,19 @@ def _without_zone(plan: LakePlan, rows: DataFrame, frame: DataFrame) -> str | No
     text = plan.columns.get(TIMESTAMP, TIMESTAMP)
     if _OF_A_ZONE.search(text):
         return None
+    of_orc = _orc_times(plan)
     for name, kind in rows.dtypes:
-        if kind == _NAIVE and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
+        is_naive = kind == _NAIVE or (kind == "timestamp" and (of_orc is None or name in of_orc))
+        if is_naive and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
             return name
     return text if dict(frame.dtypes)[TIMESTAMP] == _NAIVE else None
+
+
+def _orc_times(plan: LakePlan) -> Collection[str] | None:
+    """The columns of a lake that are times without a zone in ORC; None for all of its times, as Spark and Hive write."""
+    if plan.mapping is not None or (plan.format != "orc" and not (plan.files and plan.files[0].path.endswith(".orc"))):
+        return ()
+    return orc_columns_without_zone(plan)
 
 
 def _file_of(plan: LakePlan) -> Column:
@@ -156,6 +178,7 @@ def _counted(frame: DataFrame) -> DataFrame:
         f.min(_POSITION).alias("first"),
         f.max(_POSITION).alias("last"),
         f.min(_TIME).alias("earliest_ms"),
+        f.max(_TIME).alias("latest_ms"),
         f.count_if(f.col(_TIME).isNull() | f.col(_POSITION).isNull()).alias("lost"),
         f.count_if("finer").alias("finer"),
         f.count_if("no_key").alias("nulls"),
@@ -192,9 +215,14 @@ def _check_keys(plan: LakePlan, rows: Sequence[Row]) -> None:
 
 
 def _check_times(plan: LakePlan, rows: Sequence[Row]) -> None:
-    """Raises ArchiveError for records from before 1970."""
+    """Raises ArchiveError for records from before 1970, and for times that no calendar has."""
     for row in rows:
-        if row["earliest_ms"] is not None and row["earliest_ms"] < 0:
+        if row["earliest_ms"] is None:
+            continue
+        check_calendar(
+            plain_path(row[_FILE]) if row[_FILE] else f"the lake of {plan.topic}", plan.topic, row["latest_ms"]
+        )
+        if row["earliest_ms"] < 0:
             where = f", in {plain_path(row[_FILE])}" if row[_FILE] else ""
             raise ArchiveError(
                 f"the lake of {plan.topic} has records with a time before 1970 (the lowest is {row['earliest_ms']} ms)"

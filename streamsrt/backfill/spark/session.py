@@ -27,6 +27,7 @@ from streamsrt.backfill.application_bundle import FOLDER
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.java import find_java
 from streamsrt.backfill.manifest import IDLE, SparkActivity, StageProgress
+from streamsrt.backfill.spark import zones
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,10 +43,10 @@ _SETTINGS = {
     "spark.log.level": "OFF",
     # Every stage has as many partitions as it has tasks of the plan: there is nothing to adapt.
     "spark.sql.adaptive.enabled": "false",
-    # Must not depend on the driver's working directory.
     "spark.sql.session.timeZone": "UTC",
     # Results on the disks of workers, when the driver has fetched them.
     "spark.cleaner.periodicGC.interval": "1min",
+    **zones.SETTINGS,
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",

@@ -46,11 +46,12 @@ def die_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(die_on: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for all tests: it takes seconds to start."""
+    """One session for all tests: it takes seconds to start. Who starts it is in New York, on which nothing may depend."""
     tables = str(tmp_path_factory.mktemp("warehouse"))
     settings = {**QUICK_START, "spark.sql.shuffle.partitions": "4", "spark.sql.warehouse.dir": f"file:{tables}"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIE_ON", str(die_on))
+        patch.setenv("TZ", "America/New_York")
         session = open_session("local[2]", settings)
     yield session.spark
     session.close()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from streamsrt.backfill.archive import read_archive, scan_archive, write_archive
 from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.backfill.lake import Lake, check_unchanged, scan_lake
 from streamsrt.backfill.plan import ArchiveFile, SourceRange
 from streamsrt.backfill.planning import splice
 from streamsrt.wire.records import RecordColumns
@@ -153,6 +155,34 @@ def test_what_planning_can_not_see_is_found_when_reading(
     source = SourceRange(topic="t", partition=0, start=0, end=30, log_start=30, archive=files)
     with pytest.raises(ArchiveError, match=says):
         list(read_archive(source))
+
+
+@pytest.mark.parametrize("kind", ["archive", "lake"])
+def test_a_file_that_was_rewritten_with_the_same_size_is_refused(tmp_path: Path, kind: str) -> None:
+    path = archive(tmp_path)[1]
+    source = SourceRange(topic="t", partition=0, start=0, end=30, log_start=30, archive=scan_archive(tmp_path)[0])
+    described, _ = scan_lake(Lake(tmp_path), "t", 1)
+
+    def read() -> None:
+        if kind == "lake":
+            check_unchanged(described)
+        else:
+            list(read_archive(source))
+
+    read()
+    before = path.stat()
+    path.write_bytes(path.read_bytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 5_000_000))
+    with pytest.raises(ArchiveError, match=rf"{path.name} was changed since .*written at .*Z, and then at .*cp -p"):
+        read()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    read()
+
+
+def test_what_is_known_of_a_file_only_now_does_not_change_older_plans() -> None:
+    file = ArchiveFile(path="f", first_offset=0, next_offset=1, records=1, size_bytes=1)
+    assert "modified_ms" not in file.model_dump(mode="json")
+    assert file.model_copy(update={"modified_ms": 7}).model_dump(mode="json")["modified_ms"] == 7
 
 
 def test_a_file_that_is_gone_since_the_plan_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from datetime import UTC, datetime
@@ -70,6 +71,8 @@ def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
     code, out = terminal("backfill", "resume", *planned, "--workers", "1", "--json")
     assert code == 0
     assert sum(json.loads(line)["records"] for line in out.splitlines()) == 416
+    shown = terminal("backfill", "status", "--dir", scene.folder / "plan")[1]
+    assert all(re.fullmatch(r"\d+\.\d", line.split()[-1]) for line in shown.splitlines()[1:]), shown
     code, out = terminal("backfill", "verify", "--dir", scene.folder / "plan", "--json")
     assert {json.loads(line)["store"] for line in out.splitlines()} == {"airlines", "delays-per-hour"}
     assert terminal("backfill", "verify", *planned, "--recompute", "1")[0] == 0
@@ -234,6 +237,15 @@ def test_the_answers_for_operations_are_shown(terminal: Terminal) -> None:
 def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) -> None:
     where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan")
     plan = ("backfill", "plan", APPLICATION, "--application-id", ID, *where)
+    lake_of_json = (
+        *plan,
+        "--lake",
+        f"departures={tmp_path}",
+        "--lake-format",
+        "departures=json",
+        "--master",
+        "nowhere",
+    )
     for words, says in (
         ((*plan, "--archive", "departures"), "expected KEY=VALUE"),
         (
@@ -251,6 +263,10 @@ def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) ->
             (*plan, "--lake", f"departures={tmp_path}", "--lake-format", "departures=xml"),
             "which is unknown: give parquet",
         ),
+        # Before Spark is started: this master would fail then.
+        ((*lake_of_json, "--lake-map", "departures=nowhere.mapping"), "nowhere"),
+        ((*lake_of_json, "--lake-map", f"departures={APPLICATION}"), "is no function"),
+        ((*lake_of_json, "--lake-column", "departures.shard=1"), "a record has no shard: expressions are for key"),
         (("backfill", "plan", "__main__:topology", "-a", ID, *where), "Give the name of the file without .py"),
         (("backfill", "run", *where, "--engine", "flink"), "give local or spark"),
         (("backfill", "run", *where, "--workers", "0"), "give at least 1"),

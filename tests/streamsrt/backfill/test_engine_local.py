@@ -376,6 +376,26 @@ def test_a_manifest_of_another_plan_counts_for_nothing(tmp_path: Path) -> None:
         backfill.run(InProcess())
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('"end": 5', '"end": 7'), ('"partition": 0', '"partition": 1'), ('"digest": "', '"digest": "0')],
+)
+def test_a_manifest_with_other_numbers_is_damaged(tmp_path: Path, before: str, after: str) -> None:
+    backfill = planned(tmp_path, [lines(5, seed=11)])
+    plan = load_plan(backfill.directory)
+    first = run_task(backfill.directory, plan.tasks[0].id)
+    path = manifest_path(backfill.directory, first.task)
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(PlanError, match=r"is damaged .it does not have its digest.* computes task .* again"):
+        load_manifest(backfill.directory, plan, first.task)
+    said: list[str] = []
+    backfill.run(InProcess(), on_damage=said.append)
+    assert len(said) == 1
+    assert load_manifest(backfill.directory, plan, first.task) is not None
+
+
 def test_a_task_that_read_too_little_is_not_whole(tmp_path: Path) -> None:
     backfill = planned(tmp_path, [lines(5, seed=12)])
     backfill.run(InProcess())

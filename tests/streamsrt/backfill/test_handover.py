@@ -259,8 +259,16 @@ def test_a_state_directory_of_another_life_is_refused(scene: Scene) -> None:
     scene.run_live("flights-other")
     root = scene.state_dir("flights-other")
     os.rename(root / "flights-other", root / ID)
+    file = scene.folder / "file"
+    file.write_bytes(b"x")
+    for wrong in (file, file / "below"):
+        with pytest.raises(HandOverError, match=r"--state-dir .*file is not a directory"):
+            backfill.check_commit(state_dir=wrong)
+        with pytest.raises(HandOverError, match=r"--state-dir .*file is not a directory"):
+            backfill.commit(state_dir=wrong)
     with pytest.raises(HandOverError, match="earlier deployment"):
         backfill.commit(state_dir=root)
+    assert not _metadata(scene)
     assert backfill.commit(state_dir=scene.state_dir(ID)).step == "done"
 
 

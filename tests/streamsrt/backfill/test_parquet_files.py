@@ -122,6 +122,50 @@ def test_a_source_with_a_timestamp_extractor_takes_any_time(tmp_path: Path, kind
         scanned(kind, tmp_path, TimesRead())
 
 
+_2040_MS = 2_208_988_800_123
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+@KINDS
+@pytest.mark.parametrize("unit", [None, "s", "ms", "us", "ns"])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_the_plan_warns_of_times_in_the_future(tmp_path: Path, kind: str, unit: str | None, statistics: bool) -> None:
+    per_second = _PER_SECOND[unit or "ms"]
+    times = numbers(pa.int64(), *(_2040_MS // 1_000 * per_second + n for n in range(COUNT)))
+    column = times if unit is None else times.cast(pa.timestamp(unit, tz="UTC"))
+    pq.write_table(pa.table(columns(timestamp=column)), tmp_path / "a.parquet", write_statistics=statistics)
+    if (kind, unit) == ("lake", "ns"):
+        return
+    found = TimesRead()
+    scanned(kind, tmp_path, found)
+    highest_ms = _2040_MS // 1_000 * 1_000 + {"s": 3_000, None: 3, "ms": 3}.get(unit, 0)
+    two_days_before = highest_ms - 2 * 86_400_000
+    assert next(found.notes("t", two_days_before)).startswith("the times of t go up to 2040-01-01T00:00:0")
+    assert "which is 2 days in the future" in next(found.notes("t", two_days_before))
+    assert not [each for each in found.notes("t", highest_ms - 3_600_000) if "future" in each]
+    assert [each for each in found.notes("t", highest_ms - 3_600_001) if "1 hour in the future" in each]
+
+
+@KINDS
+@pytest.mark.parametrize("statistics", [True, False])
+def test_integers_that_count_no_milliseconds_are_noticed(tmp_path: Path, kind: str, statistics: bool) -> None:
+    path, now_ms = tmp_path / "a.parquet", _AT_MS[-1]
+    micros = numbers(pa.int64(), *(at * 1_000 for at in _AT_MS))
+    pq.write_table(pa.table(columns(timestamp=micros)), path, write_statistics=statistics)
+    with pytest.raises(ArchiveError, match=r"a\.parquet has records with a time after the year 9999.* micro- or nano"):
+        scanned(kind, tmp_path)
+    scanned(kind, tmp_path, TimesRead(is_extracted=True))
+    seconds = numbers(pa.int64(), *(at // 1_000 for at in _AT_MS))
+    pq.write_table(pa.table(columns(timestamp=seconds)), path, write_statistics=statistics)
+    found = TimesRead()
+    scanned(kind, tmp_path, found)
+    assert next(found.notes("t", now_ms)).startswith("the times of t end at 1970-01-20T19:00:48Z: integers count milli")
+    pq.write_table(pa.table(columns(timestamp=numbers(pa.int64(), *_AT_MS))), path)
+    found = TimesRead()
+    scanned(kind, tmp_path, found)
+    assert list(found.notes("t", now_ms)) == []
+
+
 @KINDS
 @pytest.mark.parametrize("folder", ["partition=-1", "partition=north", "partition="])
 def test_a_folder_that_names_no_partition_is_quoted(tmp_path: Path, kind: str, folder: str) -> None:

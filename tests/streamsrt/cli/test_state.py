@@ -169,6 +169,21 @@ def test_a_store_that_the_application_does_not_have_is_compared_as_bytes(
     assert f"store left-over: {APPLICATION} has no such store; its rows are compared as bytes" in done.err
 
 
+def test_the_stream_time_of_files_that_were_installed_is_no_row(
+    command: Command, stopped: Stopped, tmp_path: Path
+) -> None:
+    """Only instances note beside the files which kind of store it is: those of a backfill have no note yet."""
+    installed = tmp_path / "installed"
+    shutil.copytree(stopped.before, installed)
+    notes = [path for path in installed.glob("**/stores/*/*.json") if path.stem.isdigit()]
+    assert notes
+    for path in notes:
+        path.unlink()
+    for sides in ((stopped.before, installed), (installed, stopped.before)):
+        done = command("state", "diff", *sides)
+        assert done.code == 0, done.out
+
+
 def test_equal_states_are_equal(command: Command, stopped: Stopped) -> None:
     assert command("state", "diff", stopped.before, stopped.before).code == 0
     done = command("state", "diff", stopped.before, stopped.after, "--store", "counts")

@@ -169,7 +169,9 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     content[place.dictionary_page_offset : place.data_page_offset + 20] = b"\xff" * (
         place.data_page_offset + 20 - place.dictionary_page_offset
     )
+    before = path.stat()
     path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(ArchiveError, match=r"can't be read .*Bring the file back") as raised:
         backfill.run(SparkEngine())
     assert str(raised.value).startswith(f"{path} can't be read")
