@@ -174,8 +174,11 @@ def _foreign_head(path: Path) -> bytes | None:
 
 
 def modified_ms(path: Path) -> int:
-    """When a file was written, in ms since 1970. Raises OSError."""
-    return path.stat().st_mtime_ns // 1_000_000
+    """When a file was written, in ms since 1970. Raises ArchiveError."""
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def check_unchanged_file(path: Path, size_bytes: int, written_ms: int | None) -> None:
