@@ -84,14 +84,14 @@ def _span(span_ms: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Limits:
+class _TimeLimits:
     """How far the times of a topic's records may be from the clock, in ms."""
 
     after_ms: int
     before_ms: int
 
     @classmethod
-    def of(cls, configs: Mapping[str, str | None]) -> _Limits:
+    def of(cls, configs: Mapping[str, str | None]) -> _TimeLimits:
         if configs.get(_TYPE) == "LogAppendTime":
             return cls(_FOREVER_MS, _FOREVER_MS)
         # Old brokers have no such settings, and no limits.
@@ -127,7 +127,7 @@ def check_record_times(
 
 def _limits_of(
     network: Network, topics: set[str], internal: Mapping[str, Mapping[str, str]], known: Iterable[str]
-) -> dict[str, _Limits]:
+) -> dict[str, _TimeLimits]:
     """Of each topic that is there or will be made, as far as it is known."""
     admin = network.admin
     try:
@@ -137,7 +137,7 @@ def _limits_of(
     except StreamsError:
         # Most likely not authorized. Then the broker refuses what it does not take when it is written.
         return {}
-    found = {topic: _Limits.of(configs[topic]) for topic in topics & there.keys()}
+    found = {topic: _TimeLimits.of(configs[topic]) for topic in topics & there.keys()}
     usual = {AFTER: str(AHEAD_MS)} if any(AFTER in values for values in configs.values()) else {}
     defaults = usual | {
         name: value
@@ -146,10 +146,10 @@ def _limits_of(
         if name in (AFTER, BEFORE, _TYPE) and name not in own.get(topic, {})
     }
     missing = topics - there.keys()
-    return found | {topic: _Limits.of({**defaults, **internal[topic]}) for topic in missing if topic in internal}
+    return found | {topic: _TimeLimits.of({**defaults, **internal[topic]}) for topic in missing if topic in internal}
 
 
-def _refused(path: Path, limits: _Limits, now_ms: int) -> int | None:
+def _refused(path: Path, limits: _TimeLimits, now_ms: int) -> int | None:
     """The first time in a file that is too far from the clock; None if there is none."""
     earliest_ms, latest_ms = now_ms - limits.before_ms, now_ms + limits.after_ms
     with open(path, "rb") as file:
