@@ -95,6 +95,12 @@ def slice_called(plan: BackfillPlan, name: str) -> Slice | None:
     return next((each for each in all_slices(plan) if each.id == name), None)
 
 
+def task_of_part(plan: BackfillPlan, name: str) -> TaskPlan:
+    """The task of that name, or that of the slice of that name. Raises PlanError."""
+    share = slice_called(plan, name)
+    return plan.task(name if share is None else share.task)
+
+
 def all_slices(plan: BackfillPlan) -> Iterator[Slice]:
     """The slices of all tasks."""
     return (each for task in plan.tasks for each in slices_of(plan, task))
