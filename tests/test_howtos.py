@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures_brokers import ROOT
 
-PAGES = ("howto", "java", "quix")
+PAGES = ("concepts", "howto", "java", "quix")
 
 
 @pytest.mark.parametrize("name", PAGES)

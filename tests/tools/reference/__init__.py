@@ -5,6 +5,7 @@
 - ``commands``  the command line: arguments, options, help
 - ``errors``    every error: whose fault it is, its exit code, what to do
 - ``api``       the public classes and functions
+- ``design``    the modules and rules of each package, for contributors
 
 1. A page is a function of the code: the same text with any Python, terminal or version of a library.
 2. Nothing is listed by hand that the code lists already. Where a page has an order of its own, what is missing in it is an
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from tests.tools.reference.api import api_page
 from tests.tools.reference.commands import commands_page
+from tests.tools.reference.design import design_page
 from tests.tools.reference.errors import errors_page
 from tests.tools.reference.settings import settings_page
 
@@ -31,6 +33,7 @@ def pages() -> Mapping[str, str]:
     return {
         "api.md": api_page(),
         "commands.md": commands_page(),
+        "design.md": design_page(),
         "errors.md": errors_page(),
         "settings.md": settings_page(),
     }
