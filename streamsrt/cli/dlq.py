@@ -369,6 +369,10 @@ class _Plan:
 def _note_plan(plan: _Plan, topic: str, to: str | None) -> None:
     for target, count in plan.targets.items():
         note(f"to {to or target}: {counted(count, 'record')}" + (f" (they came from {target})" if to else ""))
+    for target, places in plan.places.items():
+        if places.gone and not to:
+            records = counted(places.gone, "record")
+            note(f"{records} came from partitions that {target} does not have any more, and go to those of their keys")
     for why, count in plan.left.most_common(_REASONS_MAX):
         note(f"left out: {counted(count, 'dead letter')}: {why}")
     if not plan.targets and not plan.left:

@@ -33,9 +33,12 @@ class PlacesOfKeys:
         self.partitions = partitions
         self.elsewhere = 0
         """How many records came from another partition than that of their key."""
+        self.gone = 0
+        """How many came from a partition that the topic does not have."""
         self._counts = set(range(1, partitions))
 
     def add(self, key: bytes | None, partition: int) -> None:
+        self.gone += partition >= self.partitions > 0
         if key is None or not 0 <= partition < self.partitions or partition_for_key(key, self.partitions) == partition:
             return
         self.elsewhere += 1

@@ -49,6 +49,7 @@ def test_another_partitioner_and_records_without_a_key_or_a_partition_leave_no_d
     for key, partition in [(None, 1), (b"a", -1), (b"a", 2)]:
         found.add(key, partition)
     assert why_not_placed({"orders": found}) is None
+    assert found.gone == 1
 
 
 @pytest.mark.parametrize("partitions", [0, 1])
