@@ -27,7 +27,6 @@ from streamsrt.backfill.application_bundle import FOLDER
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.java import find_java
 from streamsrt.backfill.manifest import IDLE, SparkActivity, StageProgress
-from streamsrt.backfill.spark import zones
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +36,15 @@ INSTALL = "pip install 'streamsrt[spark]'"
 _WORKERS_PATH = "spark.executorEnv.PYTHONPATH"
 _WORKERS_PYTHON = "spark.pyspark.python"
 _LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?$")
+UTC_OPTION = "-Duser.timezone=UTC"
+UTC_SETTINGS = {
+    # Before the options for Java that somebody gives: those count.
+    "spark.driver.defaultJavaOptions": UTC_OPTION,
+    "spark.executor.defaultJavaOptions": UTC_OPTION,
+    "spark.executorEnv.TZ": "UTC",
+}
+"""Settings of Spark's for a session in which every clock is UTC. They count only where its JVMs start."""
+
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -46,7 +54,7 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Results on the disks of workers, when the driver has fetched them.
     "spark.cleaner.periodicGC.interval": "1min",
-    **zones.SETTINGS,
+    **UTC_SETTINGS,
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",

@@ -1,7 +1,8 @@
 """Whose time zone a time without one gets: UTC, in the driver, in Spark's JVMs and in their Python workers.
 
 1. ORC keeps such a time as it stood on the writer's clock. Spark reads it as a time of the JVM's zone, whatever zone the
-   session has. So a session that is made here runs its JVMs in UTC (:data:`SETTINGS`).
+   session has. So a session that is made here runs its JVMs in UTC (``UTC_SETTINGS`` of
+   :mod:`streamsrt.backfill.spark.session`).
 2. Python takes a ``datetime`` without a zone as a time of its process's zone: in the workers, where a mapping has functions
    in Python, and in the driver, where it makes literals.
 3. What can't be set is looked at: a session that was there before, a server of Spark Connect, a user's own options for Java.
@@ -19,19 +20,11 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.lake_formats import TABLE
 from streamsrt.backfill.parquet_files import unreadable
 from streamsrt.backfill.plan import LakePlan
+from streamsrt.backfill.spark.session import UTC_OPTION, quiet
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
-
-_JAVA_OPTION = "-Duser.timezone=UTC"
-SETTINGS = {
-    # Before the options for Java that somebody gives: those count.
-    "spark.driver.defaultJavaOptions": _JAVA_OPTION,
-    "spark.executor.defaultJavaOptions": _JAVA_OPTION,
-    "spark.executorEnv.TZ": "UTC",
-}
-"""Settings of Spark's for a session in which every clock is UTC. They count only where its JVMs start."""
 
 UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "Universal"})
 _BY_JAVA = ("orc", TABLE)
@@ -60,12 +53,13 @@ def by_session(spark: SparkSession) -> None:
 def _check_workers(spark: SparkSession, topic: str, *, has_mapping: bool) -> None:
     # Spark evaluates it where the rows are: in the executors.
     rows = spark.range(0, _PROBES, 1, _PROBES).selectExpr("java_method('java.time.ZoneId', 'systemDefault') as java")
-    found = (rows.mapInArrow(_with_own_zone, _ANSWER) if has_mapping else rows).distinct().collect()
+    with quiet():
+        found = (rows.mapInArrow(_with_own_zone, _ANSWER) if has_mapping else rows).distinct().collect()
     java = sorted({row["java"] for row in found} - UTC_NAMES)
     if java:
         raise BackfillError(
             f"Spark's Java has the time zone {java[0]}, and would read times without a zone in the lake of {topic} by it: "
-            f"give {_JAVA_OPTION} in spark.driver.extraJavaOptions and spark.executor.extraJavaOptions (of Spark Connect: "
+            f"give {UTC_OPTION} in spark.driver.extraJavaOptions and spark.executor.extraJavaOptions (of Spark Connect: "
             "of its server) before that Spark starts"
         )
     python = sorted({row["python"] for row in found} - UTC_NAMES) if has_mapping else []

@@ -20,8 +20,8 @@ from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import LakeFile, LakePlan
 from streamsrt.backfill.spark.reading import as_long, check_lake, read_lake
 from streamsrt.backfill.spark.scan import scan_by_spark
-from streamsrt.backfill.spark.session import quiet
-from streamsrt.backfill.spark.zones import SETTINGS, orc_columns_without_zone, python_zone, utc_in_this_process
+from streamsrt.backfill.spark.session import UTC_SETTINGS, quiet
+from streamsrt.backfill.spark.zones import orc_columns_without_zone, python_zone, utc_in_this_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +128,7 @@ def test_the_zone_of_a_process_is_known(new_york: None) -> None:
     with utc_in_this_process():
         assert python_zone() == "UTC"
     assert python_zone() == "America/New_York"
-    assert SETTINGS["spark.executorEnv.TZ"] == "UTC"
+    assert UTC_SETTINGS["spark.executorEnv.TZ"] == "UTC"
 
 
 def test_times_without_a_zone_are_found_in_orc_files(tmp_path: Path) -> None:
