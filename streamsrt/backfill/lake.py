@@ -46,6 +46,7 @@ from streamsrt.backfill.parquet_files import (
     check_unchanged_file,
     folder_partition,
     key_bytes,
+    modified_ms,
     nothing_found,
     numbers,
     opened,
@@ -149,9 +150,8 @@ def scan_lake(
             count.end_file()
             if times is not None:
                 times.add(file.schema_arrow.field(TIMESTAMP).type)
-        status = path.stat()
-        written_ms = status.st_mtime_ns // 1_000_000
-        files.append(LakeFile(path=str(path), records=records, size_bytes=status.st_size, modified_ms=written_ms))
+        size_bytes = path.stat().st_size
+        files.append(LakeFile(path=str(path), records=records, size_bytes=size_bytes, modified_ms=modified_ms(path)))
     if not files:
         raise nothing_found("lake", root, topic)
     described = LakePlan(

@@ -50,7 +50,7 @@ from streamsrt.backfill.plan import BackfillPlan, StorePlan, TaskPlan, load_plan
 from streamsrt.backfill.planned_application import application_of, subtopology_of
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay, partition_counts
 from streamsrt.backfill.row_places import RowPlaces, places_of
-from streamsrt.backfill.slices.share import slice_called
+from streamsrt.backfill.slices.share import part_called
 from streamsrt.backfill.sources import open_inputs
 from streamsrt.backfill.task_state import LastValue, TaskStores
 from streamsrt.config import StreamsConfig
@@ -114,8 +114,7 @@ def compute_task(
 
     ``generate`` False: record by record, without generated code. ``canonical``: of records as their serdes write them.
     """
-    share = slice_called(plan, task_id)
-    task_plan = plan.task(task_id if share is None else share.task)
+    task_plan, share = part_called(plan, task_id)
     topology, config = application_of(plan)
     earlier = earlier_task(plan, task_plan.id)
     past = {} if earlier is None else {each.topic_partition: earlier.past_of(each) for each in task_plan.repartition}

@@ -35,6 +35,7 @@ from streamsrt.http.names import OwnNamesOnly, host_of, is_loopback
 from streamsrt.http.pages import Page
 from streamsrt.http.text import to_json
 from streamsrt.runtime.metrics import prometheus_text
+from streamsrt.wording import host_and_port
 from topology.graph.outline import chosen_sinks, global_tables, outline
 
 logger = logging.getLogger(__name__)
@@ -224,11 +225,11 @@ def _json(answer: Answer) -> Response:
 
 def bound_socket(listen: str) -> socket.socket:
     """A socket at ``HOST:PORT``; port 0 takes a free one. Raises ConfigError."""
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit():
+    address = host_and_port(listen)
+    if address is None:
         raise ConfigError(f"http.listen={listen!r}: expected HOST:PORT")
     try:
-        return socket.create_server((host.strip("[]"), int(port)), family=_family(host))
+        return socket.create_server(address, family=_family(address[0]))
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"http.listen={listen}: {error}. Give another address, or stop the process that uses it"

@@ -100,17 +100,7 @@ class Task:
         self.subtopology = subtopology
         self.config = config
         self._collector = collector
-        self._plan = ResolvedSubtopology(
-            subtopology=subtopology,
-            application_id=application_id,
-            default_key_serde=config.default_key_serde,
-            default_value_serde=config.default_value_serde,
-            caching=config.cache_max_bytes > 0,
-            handlers=config.handlers,
-            outer_join_emit_interval_ms=config.outer_join_emit_interval_ms,
-            settings=config.settings,
-            given_settings=config.given_settings,
-        )
+        self._plan = config.resolved(subtopology, application_id)
         self._stores = stores
         self.meter = task_meter(self._plan, collector, config.recording_level)
         self.caches: dict[str, Cache] = {spec.name: self._cache(spec) for spec in subtopology.stores}

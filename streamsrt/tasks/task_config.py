@@ -8,6 +8,8 @@ from typing import Any
 
 from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.operators.engine.handlers import ExceptionHandlers, deserialization_handler_of, handler_of
+from streamsrt.operators.engine.plan import ResolvedSubtopology
+from topology.graph.nodes import Subtopology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import TimestampExtractor
 from topology.spec.timestamps import timestamp_extractor
@@ -56,4 +58,18 @@ class TaskConfig:
             recording_level=config.metrics_recording_level,
             settings=config.settings(),
             given_settings=config.settings(only_given=True),
+        )
+
+    def resolved(self, subtopology: Subtopology, application_id: str) -> ResolvedSubtopology:
+        """Returns a subtopology as these tasks run it."""
+        return ResolvedSubtopology(
+            subtopology=subtopology,
+            application_id=application_id,
+            default_key_serde=self.default_key_serde,
+            default_value_serde=self.default_value_serde,
+            caching=self.cache_max_bytes > 0,
+            handlers=self.handlers,
+            outer_join_emit_interval_ms=self.outer_join_emit_interval_ms,
+            settings=self.settings,
+            given_settings=self.given_settings,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.planned_application import subtopology_id
-from streamsrt.backfill.slices.eligibility import obstacle, resolved
+from streamsrt.backfill.slices.eligibility import obstacle
 from streamsrt.backfill.sources import Source
 from streamsrt.config import StreamsConfig
 from streamsrt.tasks.task_config import TaskConfig
@@ -43,7 +43,7 @@ def divided(
     for each in subtopologies:
         name = subtopology_id(each, config)
         lakes = sorted(topic for topic in each.source_topics if isinstance(sources.get(topic), Lake))
-        reason = obstacle(resolved(each, config.application_id, task_config), task_config)
+        reason = obstacle(task_config.resolved(each, config.application_id), task_config)
         if lakes:
             reason = f"the history of {', '.join(lakes)} is in a lake, which Spark orders for whole tasks"
         if reason is None:

@@ -19,7 +19,7 @@ from streamsrt.operators.engine.plan import ResolvedSubtopology, same_bytes
 from streamsrt.operators.key_slices import Reach, always, either
 from streamsrt.operators.table import OPERATIONS
 from streamsrt.tasks.task_config import TaskConfig
-from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
+from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations.traits import has_sessions, own_store, stream_time_store, traits_of
 from topology.graph.store_kinds import StoreKind, kind_of
 from topology.spec.codecs import ProgramSerde
@@ -53,18 +53,6 @@ class _StateDecides(Exception):
     def __init__(self, node: ProcessorNode) -> None:
         super().__init__(node.name)
         self.node = node
-
-
-def resolved(subtopology: Subtopology, application_id: str, config: TaskConfig) -> ResolvedSubtopology:
-    """A subtopology as a task of a backfill has it."""
-    return ResolvedSubtopology(
-        subtopology=subtopology,
-        application_id=application_id,
-        default_key_serde=config.default_key_serde,
-        default_value_serde=config.default_value_serde,
-        caching=config.cache_max_bytes > 0,
-        handlers=config.handlers,
-    )
 
 
 def obstacle(plan: ResolvedSubtopology, config: TaskConfig) -> str | None:

@@ -90,15 +90,10 @@ def slices_of(plan: BackfillPlan, task: TaskPlan) -> tuple[Slice, ...]:
     return tuple(Slice(task.id, index, count) for index in range(count)) if count > 1 else ()
 
 
-def slice_called(plan: BackfillPlan, name: str) -> Slice | None:
-    """The slice of that name; None if the plan has none."""
-    return next((each for each in all_slices(plan) if each.id == name), None)
-
-
-def task_of_part(plan: BackfillPlan, name: str) -> TaskPlan:
-    """The task of that name, or that of the slice of that name. Raises PlanError."""
-    share = slice_called(plan, name)
-    return plan.task(name if share is None else share.task)
+def part_called(plan: BackfillPlan, name: str) -> tuple[TaskPlan, Slice | None]:
+    """The task of that name and None, or the slice of that name with its task. Raises PlanError."""
+    share = next((each for each in all_slices(plan) if each.id == name), None)
+    return plan.task(name if share is None else share.task), share
 
 
 def all_slices(plan: BackfillPlan) -> Iterator[Slice]:

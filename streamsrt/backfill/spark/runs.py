@@ -34,7 +34,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.manifest import AttemptProgress, finished_manifest, write_progress
 from streamsrt.backfill.plan import PLAN_FILE, BackfillPlan
-from streamsrt.backfill.slices.share import task_of_part
+from streamsrt.backfill.slices.share import part_called
 from streamsrt.backfill.spark.inputs import Piece, broadcast_files, files_read
 from streamsrt.backfill.spark.results import Partition, ResultLayout, ResultRow, ResultsTaken, partitions_of
 from streamsrt.backfill.spark.session import is_connect, quiet
@@ -169,7 +169,7 @@ class FetchedRun:
 
     def _files_read(self, task_ids: Sequence[str]) -> dict[str, dict[str, Path]]:
         directory, plan = self._level.directory, self._level.plan
-        return {name: files_read(directory, plan, task_of_part(plan, name), self._finished) for name in task_ids}
+        return {name: files_read(directory, plan, part_called(plan, name)[0], self._finished) for name in task_ids}
 
     def _fetched(
         self, task_ids: tuple[str, ...], files: Mapping[str, Mapping[str, Path]], tasks: Callable[[Place], DataFrame]

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay
 from streamsrt.backfill.slice_merging import merged_by_key, merged_rows, merged_snapshots
-from streamsrt.backfill.slices.eligibility import obstacle, resolved
+from streamsrt.backfill.slices.eligibility import obstacle
 from streamsrt.backfill.slices.share import Slice
 from streamsrt.backfill.task_state import LastValue
 from streamsrt.tasks.task_config import TaskConfig
@@ -48,7 +48,7 @@ def config_of(*, cached: bool, generate: bool = True) -> TaskConfig:
 
 
 def prevents(subtopology: Subtopology, config: TaskConfig) -> str | None:
-    return obstacle(resolved(subtopology, APPLICATION, config), config)
+    return obstacle(config.resolved(subtopology, APPLICATION), config)
 
 
 def whole(subtopology: Subtopology, records: Records, config: TaskConfig) -> Computed:
