@@ -27,7 +27,7 @@ from streamsrt.backfill.manifest import TaskManifest
 from streamsrt.backfill.parquet_files import tune_arrow
 from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import RecordError, StreamsError
-from streamsrt.runtime.tuning import tune_process
+from streamsrt.runtime.tuning import few_heaps, tune_process
 from topology.spec.errors import TopologyError
 
 ATTEMPTS_MAX = 3
@@ -168,6 +168,7 @@ def _stop(workers: Sequence[_Worker]) -> None:
 
 def work(number: int) -> None:
     """The life of a worker: tasks, which come through that file, until the engine hangs up."""
+    few_heaps()
     tune_process()
     tune_arrow()
     threading.Thread(target=_end_with_engine, args=(number,), name="streamsrt-engine", daemon=True).start()

@@ -65,6 +65,7 @@ _OFFSET = struct.Struct(">q")
 _GATHERED_ROWS = 100_000
 _GATHERED_BYTES = 8 << 20
 _ARENA_BLOCK_BYTES = 64 << 10
+_INGESTED_BLOCK_BYTES = 8 << 10
 _PATIENCE = 1.5
 _PROBED_RECORDS = 50_000
 _STRAIGHT_RECORDS = 250_000
@@ -530,7 +531,7 @@ def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
     Raises StateError where it can't be written.
     """
     try:
-        writer = SstFileWriter(Options(raw_mode=True))
+        writer = SstFileWriter(_one_file())
         writer.open(str(path))
         for key, value in rows:
             writer[_DATA + key] = value
@@ -540,6 +541,17 @@ def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
         raise
     except Exception as error:
         raise store_error(str(error), path.stem, path, "written") from error
+
+
+def _one_file() -> Options:
+    """A file of any size is written with its index in memory, which grows by an entry per block: larger blocks, and entries
+    that share the beginnings of their keys, need an eighth of the memory."""
+    table = BlockBasedOptions()
+    table.set_block_size(_INGESTED_BLOCK_BYTES)
+    table.set_index_block_restart_interval(16)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(table)
+    return options
 
 
 class RocksDBFiles:

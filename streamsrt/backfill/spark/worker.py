@@ -32,7 +32,7 @@ from streamsrt.backfill.run_task import run_task
 from streamsrt.backfill.spark.inputs import COPIES_FOLDER, PLAN_FOLDER, Piece, received, write_files
 from streamsrt.backfill.spark.results import SCHEMA, ResultLayout, failure_row, result_rows
 from streamsrt.errors import StreamsError
-from streamsrt.runtime.tuning import tune_process
+from streamsrt.runtime.tuning import few_heaps, tune_process
 from topology.spec.errors import TopologyError
 
 if TYPE_CHECKING:
@@ -202,5 +202,6 @@ def set_up_worker(place: Place) -> None:
     """Makes a worker's process ready for tasks."""
     known = set(sys.path)
     sys.path.extend(entry for entry in place.python_path if entry not in known)
+    few_heaps()
     tune_process()
     tune_arrow()
