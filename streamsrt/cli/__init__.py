@@ -30,6 +30,7 @@ module                  commands
 ``group_lag``           the offsets and the lag of ``groups describe``
 ``group_members``       ``groups remove-members``: removes static members that are away
 ``backfill``            ``backfill operators|plan|bundle|run|resume|status|verify|commit|abort``
+``backfill_progress``   the line that ``backfill run`` prints every few seconds
 ``backfill_report``     the tables of ``backfill report``
 ``dlq``                 ``dlq list|show|replay|drop``
 ``state``               ``state export|inspect|diff|clean|repartition``

@@ -13,7 +13,7 @@ from streamsrt.application import changed_modules, is_here, module_digest
 from streamsrt.backfill.application_bundle import write_environment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import Step
-from streamsrt.backfill.job import Backfill, BackfillStatus, ResultsWay, TaskState
+from streamsrt.backfill.job import Backfill, ResultsWay
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.lake_formats import FORMATS
 from streamsrt.backfill.manifest import TaskManifest, merged
@@ -22,6 +22,7 @@ from streamsrt.backfill.report_page import page
 from streamsrt.backfill.row_places import notes_on_places
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
+from streamsrt.cli.backfill_progress import progress_line
 from streamsrt.cli.backfill_report import show_report
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
@@ -465,32 +466,10 @@ app.command("resume", help="Resume an interrupted run; the same as run.")(run)
 def _report(job: Backfill, interval_s: float, stop: threading.Event) -> None:
     while not stop.wait(interval_s):
         try:
-            note(_summary(job.status()))
+            note(progress_line(job.status()))
         except BackfillError as error:
             note(f"no progress to show: {error}")
             return
-
-
-def _summary(status: BackfillStatus) -> str:
-    at = {state: [task for task in status.tasks if task.state == state] for state in get_args(TaskState)}
-    rate = sum(task.records / task.seconds for task in at["running"] if task.seconds)
-    parts = [f"{len(at['finished'])} of {len(status.tasks)} tasks finished", f"{len(at['running'])} running"]
-    if at["sorting"]:
-        parts.append(f"{len(at['sorting'])} being sorted by Spark")
-    if at["writing"]:
-        rows = sum(task.rows for task in at["writing"])
-        parts.append(f"{len(at['writing'])} writing" + (f", {rows} rows so far" if rows else ""))
-    parts.append(counted(status.records, "record"))
-    parts += [
-        f"Spark's stage {stage.stage}: {stage.done} of {stage.total} done, {stage.running} running"
-        for stage in status.spark.stages
-    ]
-    if status.spark.ui is not None:
-        parts.append(f"Spark's pages: {status.spark.ui}")
-    left = status.records_total - status.records
-    if rate and left > 0:
-        parts += [f"{rate:.0f} records/s", f"about {left / rate:.0f} s left"]
-    return ", ".join(parts)
 
 
 def _show_task(task: TaskManifest, *, as_json: bool) -> None:
@@ -534,7 +513,7 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
         return
     shown = [{**row, "seconds": f"{row['seconds']:.1f}"} for row in rows]
     print_rows(["task", "level", "state", "records", "seconds"], shown, as_json=False)
-    note(f"{_summary(found)}; hand-over: {found.step}")
+    note(f"{progress_line(found)}; hand-over: {found.step}")
 
 
 @app.command("report")

@@ -44,8 +44,8 @@ _MODULE = re.compile(r"No module named '([\w.]+)'")
 class SparkEngine:
     """Runs tasks on Spark. ``master``: as Spark has it, or ``sc://HOST`` for Spark Connect; without one the session that is
     active in this process, else all cores of this machine. ``conf``: Spark's settings; ``shipment``: what a cluster's
-    workers get. ``results``: how results come into the plan's directory; ``on_note`` is called with a sentence about the way
-    that was taken on a cluster. Raises BackfillError where Spark is not installed."""
+    workers get. ``results``: how results come into the plan's directory; ``on_note`` is called with sentences about a
+    cluster, such as what is waited for. Raises BackfillError where Spark is not installed."""
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class SparkEngine:
             if self._shipment.bundle is not None:
                 check_environment(self._shipment.bundle, plan.application, plan.code_digest, plan.module_digests)
             quick = None if plan.lakes else QUICK_START
+            self._say_where()
             self._session = open_session(self._master, quick, self._conf, self._shipment)
         level = TaskLevel(directory, plan, tuple(task_ids), bootstrap_servers, self._session.python_path)
         with token_in(directory) as token:
@@ -99,11 +100,20 @@ class SparkEngine:
                     chosen.cancel()
                 pool.shutdown()
 
+    def _say_where(self) -> None:
+        """A cluster may let its drivers wait for a minute: it starts Python on each node, which gets the bundle first."""
+        if self._master is None or is_local(self._master):
+            return
+        bundle = self._shipment.bundle
+        shipped = "" if bundle is None else f", whose workers get {bundle} ({bundle.stat().st_size >> 20} MB) first"
+        self._on_note(f"connecting to {self._master}{shipped}")
+
     def _run_of(self, session: SparkSessionHandle, level: TaskLevel, token: str) -> SharedRun | FetchedRun:
         """Raises BackfillError."""
         spark, results = session.spark, self._results
         if results == "auto" and not is_local(session.master):
             if level.directory not in self._looked:
+                self._on_note(f"asking the workers of {session.master} whether they see {level.directory}")
                 try:
                     self._looked[level.directory] = look(spark, level, token)
                 except Exception as error:

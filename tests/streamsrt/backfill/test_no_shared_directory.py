@@ -48,6 +48,7 @@ def test_results_come_through_spark(
     words = ("--dir", backfill.directory, "--bundle", bundle, "--conf", "spark.cores.max=1")
     code, said = ended(driver(program, cluster, strike, "run", *words))
     assert code == 0, said
+    assert f"asking the workers of {cluster.master} whether they see {backfill.directory}" in said
     assert f"results come to {backfill.directory} through Spark" in said
     assert f"workers don't see {backfill.directory} (looked on " in said
     assert digests(backfill) == same_here(tmp_path, module)
