@@ -54,6 +54,7 @@ from streamsrt.backfill.slices.share import part_called
 from streamsrt.backfill.sources import open_inputs
 from streamsrt.backfill.task_state import LastValue, TaskStores
 from streamsrt.config import StreamsConfig
+from streamsrt.runtime.tuning import give_back
 from streamsrt.state.rocksdb import write_sst
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.tasks.task_config import TaskConfig
@@ -61,6 +62,7 @@ from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import RecordColumns, encode_batch, read_header
 
 PROGRESS_INTERVAL_S = 1.0
+_GIVE_BACK_INTERVAL_S = 5.0
 CHANGELOG_BATCH_RECORDS = 1000
 CHANGELOG_BATCH_BYTES = 512 << 10
 STATE_FOLDER = "state"
@@ -215,7 +217,8 @@ def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = T
 
 
 class Reporter:
-    """Reports the progress of a task every second, and ends it if another driver has taken over."""
+    """Reports the progress of a task every second, and ends it if another driver has taken over. Returns memory that is not
+    used any more."""
 
     def __init__(self, directory: Path, task_id: str, started: float) -> None:
         self._directory = directory
@@ -225,6 +228,7 @@ class Reporter:
         self._records = 0
         self._rows = 0
         self._reported_s = 0.0
+        self._gave_back_s = 0.0
 
     def __call__(self, records: int) -> None:
         self._records += records
@@ -243,6 +247,9 @@ class Reporter:
         seconds = time.monotonic() - self._started
         if now or seconds - self._reported_s >= PROGRESS_INTERVAL_S:
             self._reported_s = seconds
+            if seconds - self._gave_back_s >= _GIVE_BACK_INTERVAL_S:
+                self._gave_back_s = seconds
+                give_back()
             check_driver(self._directory, self._task_id, self._driver)
             write_progress(
                 self._directory,

@@ -41,8 +41,9 @@ def few_heaps() -> None:
         ctypes.CDLL("libc.so.6").mallopt(M_ARENA_MAX, 2)
 
 
-def _give_back() -> None:
-    """Returns what imports have left on glibc's heap to the system, once."""
+def give_back() -> None:
+    """Returns what is free on glibc's heap to the system: after imports, and now and then in processes of a few hundred
+    megabytes, where pieces that live for long keep the memory between them. Takes some milliseconds."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -50,7 +51,7 @@ def _give_back() -> None:
 def tune_garbage_collector() -> None:
     """Freezes the existing objects, and collects rarely."""
     gc.collect()
-    _give_back()
+    give_back()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
