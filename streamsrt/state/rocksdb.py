@@ -61,6 +61,7 @@ _AFTER_DATA = b"e"
 _CHANGELOG_OFFSET = b"m:changelog-offset"
 _key_of = itemgetter(0)
 _OFFSET = struct.Struct(">q")
+_READ_AND_WRITE = AccessType.read_write()
 
 _GATHERED_ROWS = 100_000
 _GATHERED_BYTES = 8 << 20
@@ -199,6 +200,12 @@ class RocksDBOptions:
         return options
 
 
+def _open(path: Path, options: Options, access: AccessType = _READ_AND_WRITE) -> Rdict:
+    # Without families, rocksdict takes those options of a store that exists which are not of the whole database from the
+    # store's file OPTIONS: with a cache of its own, and as they were when it was made.
+    return Rdict(str(path), options, column_families={"default": options}, access_type=access)
+
+
 class _Scan:
     """A cursor of RocksDB over a range, read in chunks, which its store can take away."""
 
@@ -293,7 +300,7 @@ class RocksDBStore:
         try:
             path.mkdir(parents=True, exist_ok=True)
             opened = options.for_one_store(name)
-            db = Rdict(str(path), opened)
+            db = _open(path, opened)
         except Exception as error:
             raise self.translated(error, "opened") from error
         try:
@@ -558,7 +565,7 @@ class RocksDBFiles:
         if not (path / "CURRENT").exists():
             return
         try:
-            self._db = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+            self._db = _open(path, Options(raw_mode=True), AccessType.read_only())
         except Exception as error:
             raise store_error(str(error), name, path, "opened") from error
 

@@ -149,6 +149,20 @@ def test_stores_share_one_memory_budget(tmp_path: Path) -> None:
         store.close()
 
 
+def test_a_store_that_is_opened_again_has_the_options_and_the_cache_of_its_process(tmp_path: Path) -> None:
+    store = RocksDBStore(tmp_path / "s", "s", RocksDBOptions(memory_bytes=8 << 20, write_buffer_bytes=1 << 20))
+    store.write(MANY)
+    store.close()
+    options = RocksDBOptions(memory_bytes=32 << 20, write_buffer_bytes=2 << 20)
+    store = RocksDBStore(tmp_path / "s", "s", options)
+    before = options.used_bytes()
+    assert len(list(store.range())) == len(MANY)
+    assert options.used_bytes() > before + 500_000, "its blocks are in another cache"
+    store.close()
+    written = max((tmp_path / "s").glob("OPTIONS-*"), key=str)
+    assert f"write_buffer_size={2 << 20}\n" in written.read_text()
+
+
 def test_many_small_stores_stay_within_the_budget(tmp_path: Path) -> None:
     options = RocksDBOptions(memory_bytes=8 << 20)
     stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(40)]
