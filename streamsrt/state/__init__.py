@@ -18,6 +18,7 @@
 - ``passing_directory``   a temporary directory, for a task without a state directory (tests, backfills)
 - ``private_files``       directories and files that only their owner may read
 - ``rocksdb``             a store in RocksDB
+- ``rocksdb_files``       how a store is kept in the files of RocksDB, and such files without their owner
 - ``rocksdb_statistics``  RocksDB's integer properties, and its statistics, which are text with one line each
 - ``session_cache``       the write-back cache of a session store: the sessions of each key, in a list ordered by end
                           and start

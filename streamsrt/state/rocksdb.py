@@ -23,7 +23,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 import weakref
@@ -35,7 +34,6 @@ from pathlib import Path
 from typing import Literal
 
 from rocksdict import (
-    AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
@@ -54,14 +52,10 @@ from rocksdict import (
 from streamsrt.errors import ConfigError, StateError, StreamsError
 from streamsrt.state.deletion import delete_store
 from streamsrt.state.failures import store_error
+from streamsrt.state.rocksdb_files import AFTER_DATA, CHANGELOG_OFFSET, DATA, OFFSET, open_database
 from streamsrt.state.store import StoreClosedError, after_prefix
 
-_DATA = b"d"
-_AFTER_DATA = b"e"
-_CHANGELOG_OFFSET = b"m:changelog-offset"
 _key_of = itemgetter(0)
-_OFFSET = struct.Struct(">q")
-_READ_AND_WRITE = AccessType.read_write()
 
 _GATHERED_ROWS = 100_000
 _GATHERED_BYTES = 8 << 20
@@ -200,12 +194,6 @@ class RocksDBOptions:
         return options
 
 
-def _open(path: Path, options: Options, access: AccessType = _READ_AND_WRITE) -> Rdict:
-    # Without families, rocksdict takes those options of a store that exists which are not of the whole database from the
-    # store's file OPTIONS: with a cache of its own, and as they were when it was made.
-    return Rdict(str(path), options, column_families={"default": options}, access_type=access)
-
-
 class _Scan:
     """A cursor of RocksDB over a range, read in chunks, which its store can take away."""
 
@@ -300,11 +288,11 @@ class RocksDBStore:
         try:
             path.mkdir(parents=True, exist_ok=True)
             opened = options.for_one_store(name)
-            db = _open(path, opened)
+            db = open_database(path, opened)
         except Exception as error:
             raise self.translated(error, "opened") from error
         try:
-            offset = db.get(_CHANGELOG_OFFSET)
+            offset = db.get(CHANGELOG_OFFSET)
         except Exception as error:
             db.close()
             raise self.translated(error, "opened") from error
@@ -316,7 +304,7 @@ class RocksDBStore:
         self._restored_bytes = 0
         self._restored_records = 0
         self._straight_records = 0
-        self._changelog_offset: int | None = None if offset is None else _OFFSET.unpack(offset)[0]
+        self._changelog_offset: int | None = None if offset is None else OFFSET.unpack(offset)[0]
 
     @property
     def is_open(self) -> bool:
@@ -356,7 +344,7 @@ class RocksDBStore:
             else:
                 put(b"d" + key, value)
         if changelog_offset is not None:
-            put(_CHANGELOG_OFFSET, _OFFSET.pack(changelog_offset))
+            put(CHANGELOG_OFFSET, OFFSET.pack(changelog_offset))
         try:
             db.write(batch, self._no_log)
         except Exception as error:
@@ -453,8 +441,8 @@ class RocksDBStore:
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         db = self._opened()
-        low = _DATA if start is None else _DATA + start
-        high = _AFTER_DATA if end is None else _DATA + end
+        low = DATA if start is None else DATA + start
+        high = AFTER_DATA if end is None else DATA + end
         if low >= high:
             return iter(())
         scan = _Scan(self, db, low, high, reverse=reverse)
@@ -469,8 +457,8 @@ class RocksDBStore:
 
     def delete_range(self, start: bytes | None = None, end: bytes | None = None) -> None:
         db = self._opened()
-        low = _DATA if start is None else _DATA + start
-        high = _AFTER_DATA if end is None else _DATA + end
+        low = DATA if start is None else DATA + start
+        high = AFTER_DATA if end is None else DATA + end
         if low >= high:
             return
         try:
@@ -540,94 +528,10 @@ def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
         writer = SstFileWriter(Options(raw_mode=True))
         writer.open(str(path))
         for key, value in rows:
-            writer[_DATA + key] = value
+            writer[DATA + key] = value
         writer.finish()
     except StreamsError:
         # Of whoever makes the rows.
         raise
     except Exception as error:
         raise store_error(str(error), path.stem, path, "written") from error
-
-
-class RocksDBFiles:
-    """The files of a store as they are on disk, to be read only: what its owner has not flushed is not there.
-
-    It is of one moment, that of its opening. Whoever wants all that was written must know that nobody has the store open.
-    Raises StoreCorruptedError; a store that is not there has no rows.
-    """
-
-    persistent = True
-
-    def __init__(self, path: Path, name: str) -> None:
-        self.name = name
-        self.path = path
-        self._db: Rdict | None = None
-        if not (path / "CURRENT").exists():
-            return
-        try:
-            self._db = _open(path, Options(raw_mode=True), AccessType.read_only())
-        except Exception as error:
-            raise store_error(str(error), name, path, "opened") from error
-
-    def __enter__(self) -> RocksDBFiles:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    @property
-    def is_open(self) -> bool:
-        return self._db is not None
-
-    def _stored(self, stored_key: bytes) -> bytes | None:
-        try:
-            found: bytes | None = None if self._db is None else self._db.get(stored_key)
-        except Exception as error:
-            raise store_error(str(error), self.name, self.path, "read") from error
-        return found
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._stored(_DATA + key)
-
-    def changelog_offset(self) -> int | None:
-        """The offset that goes with the rows; None where there is none."""
-        offset = self._stored(_CHANGELOG_OFFSET)
-        return None if offset is None else int(_OFFSET.unpack(offset)[0])
-
-    def estimated_rows(self) -> int:
-        """About how many rows there are."""
-        if self._db is None:
-            return 0
-        stored = self._db.property_int_value("rocksdb.estimate-num-keys") or 0
-        return max(0, stored - (self._stored(_CHANGELOG_OFFSET) is not None))
-
-    def range(
-        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with ``start`` <= key < ``end`` in the order of keys. Read to the end before it is closed."""
-        if reverse:
-            raise ValueError("files can't be read in reverse order")
-        if self._db is None:
-            return
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(_AFTER_DATA if end is None else _DATA + end)
-        cursor = self._db.iter(bounds)
-        cursor.seek(_DATA if start is None else _DATA + start)
-        while cursor.valid():
-            yield cursor.key()[1:], cursor.value()
-            cursor.next()
-        try:
-            cursor.status()
-        except Exception as error:
-            raise store_error(str(error), self.name, self.path, "read") from error
-
-    def close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            db.close()
-
-
-def read_changelog_offset(path: Path, name: str) -> int | None:
-    """The changelog offset of a store that nobody has open; None where it has none or is not there."""
-    with RocksDBFiles(path, name) as files:
-        return files.changelog_offset()

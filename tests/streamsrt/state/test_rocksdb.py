@@ -13,7 +13,8 @@ import pytest
 from rocksdict import Options
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
-from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.state.rocksdb_files import read_changelog_offset
 from tests.streamsrt.state.conftest import DEFAULTS, OpenStore
 from tests.streamsrt.state.writer import OPTIONS, batch
 
