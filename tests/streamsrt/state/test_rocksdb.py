@@ -204,13 +204,14 @@ def test_what_is_gathered_while_restoring_is_less_with_more_stores(tmp_path: Pat
     assert written["alone"] < written["beside"]
 
 
+@pytest.mark.parametrize("step", [1, 7919])
 @pytest.mark.parametrize("distinct", [150_000, 60_000, 100])
-def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinct: int) -> None:
+def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinct: int, step: int) -> None:
     store = RocksDBStore(tmp_path / "store", "counts", DEFAULTS)
     for first in range(0, 150_000, 2000):
         numbers = range(first, first + 2000)
-        store.restore([b"%07d" % (i % distinct) for i in numbers], [b"%d" % i for i in numbers], first + 2000)
-    expected = [(b"%07d" % (i % distinct), b"%d" % i) for i in range(150_000 - distinct, 150_000)]
+        store.restore([b"%07d" % (i * step % distinct) for i in numbers], [b"%d" % i for i in numbers], first + 2000)
+    expected = [(b"%07d" % (i * step % distinct), b"%d" % i) for i in range(150_000 - distinct, 150_000)]
     assert list(store.range()) == sorted(expected)
     assert store.changelog_offset() == 150_000
     store.close()
