@@ -43,7 +43,8 @@ from streamsrt.errors import ConfigError, DeserializationError, StateDirectoryLo
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import read_positions
 from streamsrt.state.kinds import StoredRow, cache_over, check_kind, functions_of, lay_out
-from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.state.rocksdb_files import RocksDBFiles
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.task_config import TaskConfig

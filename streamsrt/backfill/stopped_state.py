@@ -33,7 +33,7 @@ from streamsrt.backfill.state_reading import (
 )
 from streamsrt.errors import ConfigError
 from streamsrt.state.kinds import own_keys_of
-from streamsrt.state.rocksdb import RocksDBFiles
+from streamsrt.state.rocksdb_files import RocksDBFiles
 from streamsrt.state.store_format import StoreFormat, read_format
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@
 - ``duplicates``          window stores that keep several records of one key and time, for stream-stream joins
 - ``expiring``            a key-value store whose entries expire some time after their last update
 - ``failures``            errors of RocksDB and the file system, as errors that say what to do next
+- ``key_order``           the order of keys, for batches that are written in it
 - ``kinds``               every kind of state store in one table: how it is laid out, cached, logged, read and exported
 - ``lru``                 a key-value store that keeps only the most recently used entries
 - ``memory``              an in-memory store: lost with the process, and restored from its changelog as a whole
@@ -18,6 +19,7 @@
 - ``passing_directory``   a temporary directory, for a task without a state directory (tests, backfills)
 - ``private_files``       directories and files that only their owner may read
 - ``rocksdb``             a store in RocksDB
+- ``rocksdb_files``       how a store is kept in the files of RocksDB, and such files without their owner
 - ``rocksdb_statistics``  RocksDB's integer properties, and its statistics, which are text with one line each
 - ``session_cache``       the write-back cache of a session store: the sessions of each key, in a list ordered by end
                           and start

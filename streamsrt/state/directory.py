@@ -36,7 +36,8 @@ from streamsrt.state.deletion import delete_store, delete_tree, lock_of_store
 from streamsrt.state.failures import storage_error
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.private_files import make_private, write_private
-from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.state.rocksdb_files import read_changelog_offset
 from streamsrt.state.store import BytesStore
 from streamsrt.state.store_format import differences, forget_format, read_format, store_format, write_format
 from topology.graph.nodes import StoreSpec

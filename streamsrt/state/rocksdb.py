@@ -13,29 +13,29 @@
 6. All stores of a process share one block cache, out of which write buffers are paid too (:class:`RocksDBOptions`). What
    the write buffers have together is bounded here: see :meth:`RocksDBOptions.written`.
 7. What is restored is gathered first, so that of many values for one key only the last one costs more than the update of
-   a dictionary: up to ten times as fast. Where keys turn out to be mostly distinct, that is left alone for a while, since
-   it costs a third more. What is gathered is written, as one batch, before anything else is done with the store.
+   a dictionary, and written in the order of keys, as one batch, before anything else is done with the store. A skip list
+   takes rows in order several times as fast, and so does the flush. Keys that are distinct and ascending anyway are
+   left alone for a while.
 8. Small write buffers are faster than big ones: a skip list that fits the processor's cache.
-9. A store is used by one thread at a time, and several stores by as many threads. Two things go across: any thread may ask
-   how big a store is, and a writer may flush the write buffer of another store, which is not closed meanwhile.
+9. While many records are restored, more files are left at level 0 before they are compacted: what is restored by and by is
+   rewritten less often. Reading has to look into all of them, so that ends with the restore.
+10. A store is used by one thread at a time, and several stores by as many threads. Two things go across: any thread may ask
+    how big a store is, and a writer may flush the write buffer of another store, which is not closed meanwhile.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
 from rocksdict import (
-    AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
@@ -54,21 +54,23 @@ from rocksdict import (
 from streamsrt.errors import ConfigError, StateError, StreamsError
 from streamsrt.state.deletion import delete_store
 from streamsrt.state.failures import store_error
+from streamsrt.state.key_order import positions_in_order
+from streamsrt.state.rocksdb_files import AFTER_DATA, CHANGELOG_OFFSET, DATA, OFFSET, open_database
 from streamsrt.state.store import StoreClosedError, after_prefix
-
-_DATA = b"d"
-_AFTER_DATA = b"e"
-_CHANGELOG_OFFSET = b"m:changelog-offset"
-_key_of = itemgetter(0)
-_OFFSET = struct.Struct(">q")
 
 _GATHERED_ROWS = 100_000
 _GATHERED_BYTES = 8 << 20
 _ARENA_BLOCK_BYTES = 64 << 10
 _INGESTED_BLOCK_BYTES = 8 << 10
 _PATIENCE = 1.5
-_PROBED_RECORDS = 50_000
+_DISTINCT = 0.75
+"""Keys are taken as distinct where at least that part of them was."""
 _STRAIGHT_RECORDS = 250_000
+_MANY_RECORDS = 100_000
+"""From so many records on, a restore changes the options of level 0 for the time of it."""
+_LEVEL_0_FILES = 4
+_LEVEL_0_FILES_WHILE_RESTORING = 16
+"""Less than the 20 at which RocksDB slows writes down."""
 
 _FIRST_CHUNK_ROWS = 16
 _LARGEST_CHUNK_ROWS = 1024
@@ -294,11 +296,11 @@ class RocksDBStore:
         try:
             path.mkdir(parents=True, exist_ok=True)
             opened = options.for_one_store(name)
-            db = Rdict(str(path), opened)
+            db = open_database(path, opened)
         except Exception as error:
             raise self.translated(error, "opened") from error
         try:
-            offset = db.get(_CHANGELOG_OFFSET)
+            offset = db.get(CHANGELOG_OFFSET)
         except Exception as error:
             db.close()
             raise self.translated(error, "opened") from error
@@ -310,7 +312,8 @@ class RocksDBStore:
         self._restored_bytes = 0
         self._restored_records = 0
         self._straight_records = 0
-        self._changelog_offset: int | None = None if offset is None else _OFFSET.unpack(offset)[0]
+        self._is_restoring_many = False
+        self._changelog_offset: int | None = None if offset is None else OFFSET.unpack(offset)[0]
 
     @property
     def is_open(self) -> bool:
@@ -339,6 +342,7 @@ class RocksDBStore:
             raise self.translated(error, "read") from error
 
     def write(self, puts: Iterable[tuple[bytes, bytes | None]], *, changelog_offset: int | None = None) -> None:
+        self.end_restoring()
         self._write(self._opened(), puts, changelog_offset)
 
     def _write(self, db: Rdict, puts: Iterable[tuple[bytes, bytes | None]], changelog_offset: int | None) -> None:
@@ -350,7 +354,7 @@ class RocksDBStore:
             else:
                 put(b"d" + key, value)
         if changelog_offset is not None:
-            put(_CHANGELOG_OFFSET, _OFFSET.pack(changelog_offset))
+            put(CHANGELOG_OFFSET, OFFSET.pack(changelog_offset))
         try:
             db.write(batch, self._no_log)
         except Exception as error:
@@ -379,6 +383,27 @@ class RocksDBStore:
         """When each scan began that is not at its end, in epoch milliseconds."""
         return [scan.since_ms for scan in list(self._scans) if not scan.complete]
 
+    def begin_restoring(self, records: int) -> None:
+        """Says that about so many records are restored now. Raises StateError."""
+        # What a setter has set can't be asked for, and is to be there afterwards.
+        if records >= _MANY_RECORDS and self._options.config_setter is None:
+            self._compact_at(_LEVEL_0_FILES_WHILE_RESTORING)
+            self._is_restoring_many = True
+
+    def end_restoring(self) -> None:
+        """Says that the records of :meth:`begin_restoring` are restored. A second call does nothing. Raises StateError."""
+        if self._is_restoring_many:
+            self._compact_at(_LEVEL_0_FILES)
+            self._is_restoring_many = False
+
+    def _compact_at(self, files: int) -> None:
+        if self._db is None:
+            raise StoreClosedError(self.name)
+        try:
+            self._db.set_options({"level0_file_num_compaction_trigger": str(files)})
+        except Exception as error:
+            raise self.translated(error, "written") from error
+
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         db = self._db
         if db is None:
@@ -387,7 +412,7 @@ class RocksDBStore:
             raise ValueError(f"{len(keys)} keys and {len(values)} values to restore in store {self.name!r}")
         if self._straight_records > 0:
             self._straight_records -= len(keys)
-            self.write(zip(keys, values, strict=True), changelog_offset=next_offset)
+            self._write(db, zip(keys, values, strict=True), next_offset)
             return
         restored = self._restored
         restored.update(zip(keys, values, strict=True))
@@ -396,16 +421,18 @@ class RocksDBStore:
         self._changelog_offset = next_offset
         self._restored_records += len(keys)
         self._get = self._get_after_restoring
-        if self._restored_records >= _PROBED_RECORDS and len(restored) > 0.75 * self._restored_records:
-            self._straight_records = _STRAIGHT_RECORDS
-            self._write_restored(db)
-        else:
-            part = self._options.gathers(id(self))
-            if len(restored) >= part * _GATHERED_ROWS or self._restored_bytes >= part * _GATHERED_BYTES:
-                self._write_restored(db)
+        part = self._options.gathers(id(self))
+        if len(restored) >= part * _GATHERED_ROWS or self._restored_bytes >= part * _GATHERED_BYTES:
+            self._write_restored(db, is_full=True)
 
-    def _write_restored(self, db: Rdict) -> None:
-        self._write(db, sorted(self._restored.items(), key=_key_of), self._changelog_offset)
+    def _write_restored(self, db: Rdict, *, is_full: bool = False) -> None:
+        keys, values = list(self._restored), list(self._restored.values())
+        order = positions_in_order(keys)
+        is_ascending = order == list(range(len(keys)))
+        if is_full and is_ascending and len(keys) > _DISTINCT * self._restored_records:
+            self._straight_records = _STRAIGHT_RECORDS
+        rows = zip(map(keys.__getitem__, order), map(values.__getitem__, order), strict=True)
+        self._write(db, rows, self._changelog_offset)
         self._forget_restored(db)
 
     def _forget_restored(self, db: Rdict) -> None:
@@ -447,8 +474,8 @@ class RocksDBStore:
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         db = self._opened()
-        low = _DATA if start is None else _DATA + start
-        high = _AFTER_DATA if end is None else _DATA + end
+        low = DATA if start is None else DATA + start
+        high = AFTER_DATA if end is None else DATA + end
         if low >= high:
             return iter(())
         scan = _Scan(self, db, low, high, reverse=reverse)
@@ -463,8 +490,8 @@ class RocksDBStore:
 
     def delete_range(self, start: bytes | None = None, end: bytes | None = None) -> None:
         db = self._opened()
-        low = _DATA if start is None else _DATA + start
-        high = _AFTER_DATA if end is None else _DATA + end
+        low = DATA if start is None else DATA + start
+        high = AFTER_DATA if end is None else DATA + end
         if low >= high:
             return
         try:
@@ -534,7 +561,7 @@ def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
         writer = SstFileWriter(_one_file())
         writer.open(str(path))
         for key, value in rows:
-            writer[_DATA + key] = value
+            writer[DATA + key] = value
         writer.finish()
     except StreamsError:
         # Of whoever makes the rows.
@@ -552,87 +579,3 @@ def _one_file() -> Options:
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)
     return options
-
-
-class RocksDBFiles:
-    """The files of a store as they are on disk, to be read only: what its owner has not flushed is not there.
-
-    It is of one moment, that of its opening. Whoever wants all that was written must know that nobody has the store open.
-    Raises StoreCorruptedError; a store that is not there has no rows.
-    """
-
-    persistent = True
-
-    def __init__(self, path: Path, name: str) -> None:
-        self.name = name
-        self.path = path
-        self._db: Rdict | None = None
-        if not (path / "CURRENT").exists():
-            return
-        try:
-            self._db = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
-        except Exception as error:
-            raise store_error(str(error), name, path, "opened") from error
-
-    def __enter__(self) -> RocksDBFiles:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    @property
-    def is_open(self) -> bool:
-        return self._db is not None
-
-    def _stored(self, stored_key: bytes) -> bytes | None:
-        try:
-            found: bytes | None = None if self._db is None else self._db.get(stored_key)
-        except Exception as error:
-            raise store_error(str(error), self.name, self.path, "read") from error
-        return found
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._stored(_DATA + key)
-
-    def changelog_offset(self) -> int | None:
-        """The offset that goes with the rows; None where there is none."""
-        offset = self._stored(_CHANGELOG_OFFSET)
-        return None if offset is None else int(_OFFSET.unpack(offset)[0])
-
-    def estimated_rows(self) -> int:
-        """About how many rows there are."""
-        if self._db is None:
-            return 0
-        stored = self._db.property_int_value("rocksdb.estimate-num-keys") or 0
-        return max(0, stored - (self._stored(_CHANGELOG_OFFSET) is not None))
-
-    def range(
-        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with ``start`` <= key < ``end`` in the order of keys. Read to the end before it is closed."""
-        if reverse:
-            raise ValueError("files can't be read in reverse order")
-        if self._db is None:
-            return
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(_AFTER_DATA if end is None else _DATA + end)
-        cursor = self._db.iter(bounds)
-        cursor.seek(_DATA if start is None else _DATA + start)
-        while cursor.valid():
-            yield cursor.key()[1:], cursor.value()
-            cursor.next()
-        try:
-            cursor.status()
-        except Exception as error:
-            raise store_error(str(error), self.name, self.path, "read") from error
-
-    def close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            db.close()
-
-
-def read_changelog_offset(path: Path, name: str) -> int | None:
-    """The changelog offset of a store that nobody has open; None where it has none or is not there."""
-    with RocksDBFiles(path, name) as files:
-        return files.changelog_offset()

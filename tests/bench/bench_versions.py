@@ -3,8 +3,9 @@
 Each tree has a process of its own, and the two take turns, one round of a workload at a time, so that load on the machine
 meets both alike. The figure is the median of the ratios of neighbouring rounds, in CPU time. The workloads are those of
 ``bench_stages``, or with ``--bench operators`` of ``bench_operators``, each as its own tree has it; with ``--bench driver``
-those of ``bench_driver``, and with ``--bench formats`` those of ``bench_formats``, as this tree has them. Another tree is
-made by ``git worktree add --detach /path/to/other/tree COMMIT``.
+those of ``bench_driver``, with ``--bench formats`` those of ``bench_formats`` and with ``--bench restore`` those of
+``bench_restored_rows``, as this tree has them. Another tree is made by
+``git worktree add --detach /path/to/other/tree COMMIT``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ FORMATS = tuple(
     f"filter + map: {name}"
     for name in ("json", "json, pydantic model", "json, dataclass", "json, TypedDict", "avro", "protobuf")
 )
-NAMES = {"stages": STAGES, "operators": OPERATORS, "driver": DRIVER, "formats": FORMATS}
+RESTORES = (
+    "restore: distinct keys",
+    "restore: one store",
+    "restore: 10 updates of each",
+    "restore: values of 8 bytes",
+    "restore: ascending keys",
+)
+NAMES = {"stages": STAGES, "operators": OPERATORS, "driver": DRIVER, "formats": FORMATS, "restore": RESTORES}
 
 
 def bench_of_this_tree(name: str) -> Any:
@@ -61,6 +69,8 @@ def prepared(bench: str, name: str, folder: Path) -> Callable[[], object]:
         return bench_of_this_tree("bench_driver").piped(name)
     if bench == "formats":
         return bench_of_this_tree("bench_formats").round_of(name, folder)
+    if bench == "restore":
+        return bench_of_this_tree("bench_restored_rows").restoring(name, folder)
     from tests.bench import bench_operators
     from topology import StreamsBuilder
 

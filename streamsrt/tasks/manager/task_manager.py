@@ -44,7 +44,7 @@ from streamsrt.errors import (
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
-from streamsrt.state.kinds import LaidOut
+from streamsrt.state.kinds import LaidOut, rocksdb_of
 from streamsrt.tasks.error_policy import NotThereYetError, is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
@@ -573,7 +573,8 @@ class TaskManager:
             self._restorer.add(progress, str(owned))
             self._by_changelog[progress.changelog] = (owned, name)
             apply = partial(owned.task.restore, name)
-            wanted.append(Followed(progress.changelog, progress.position, progress.end_offset, apply))
+            store = rocksdb_of(owned.stores[name])
+            wanted.append(Followed(progress.changelog, progress.position, progress.end_offset, apply, store))
         self.restoring.follow(wanted)
 
     def _run_if_restored(self, owned: OwnedTask) -> None:

@@ -29,18 +29,31 @@ from streamsrt.wire.records import RecordColumns, iter_columns
 
 Apply = Callable[[RecordColumns], None]
 
+
+class Restored(Protocol):
+    """A store that prepares for what it gets: told before the first record, and where there are no more for now."""
+
+    def begin_restoring(self, records: int) -> None:
+        """About so many records follow."""
+
+    def end_restoring(self) -> None:
+        """Those are restored; what follows comes one by one. The store may be read from now on."""
+
+
 STEP_RECORDS = 1_000
 """After so many records a step ends, with the batch that reaches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A changelog to apply from ``position`` on, to ``end_offset`` or (None) forever."""
+    """A changelog to apply from ``position`` on, to ``end_offset`` or (None) forever. ``store``: a store that wants to
+    know of the beginning and the end of a long restore."""
 
     changelog: TopicPartition
     position: int
     end_offset: int | None
     apply: Apply
+    store: Restored | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +138,7 @@ def _sum(before: Applied, later: Applied) -> Applied:
 class _Life:
     """One changelog, from follow to release."""
 
-    __slots__ = ("apply", "changelog", "end_offset", "is_over", "position")
+    __slots__ = ("_is_begun", "_store", "apply", "changelog", "end_offset", "is_over", "position")
 
     def __init__(self, followed: Followed) -> None:
         self.changelog = followed.changelog
@@ -133,6 +146,20 @@ class _Life:
         self.position = followed.position
         self.end_offset = followed.end_offset
         self.is_over = self.is_at_end
+        self._store = followed.store
+        self._is_begun = False
+
+    def begin(self, fetched: Fetched) -> None:
+        """Called before records are applied."""
+        if self._store is not None and not self._is_begun:
+            self._is_begun = True
+            self._store.begin_restoring((self.end_offset or fetched.readable_end) - self.position)
+
+    def end(self, fetched: Fetched) -> None:
+        """Called after all of a fetch was applied: at the end of the changelog, or where a standby has caught up."""
+        if self._store is not None and (self.is_at_end or self.position >= fetched.readable_end):
+            store, self._store = self._store, None
+            store.end_restoring()
 
     @property
     def is_at_end(self) -> bool:
@@ -256,6 +283,7 @@ class ChangelogWork:
         life, fetched, records = current.life, current.fetched, 0
         if fetched.error is not None:
             raise fetched.error
+        life.begin(fetched)
         try:
             for columns in current.batches:
                 if life.end_offset is not None and columns.next_offset > life.end_offset:
@@ -269,13 +297,14 @@ class ChangelogWork:
                 if records >= self._step_records:
                     self._report(current, records, 0)
                     return records
+            if not life.is_at_end:
+                # The last record may be followed by transaction markers and compacted offsets.
+                life.position = max(life.position, fetched.next_offset)
+            life.end(fetched)
         except BaseException:
             self._report(current, records, 0)
             raise
         self._current = None
-        if not life.is_at_end:
-            # The last record may be followed by transaction markers and compacted offsets.
-            life.position = max(life.position, fetched.next_offset)
         life.is_over = life.is_at_end
         self._report(current, records, len(fetched.buffer))
         return records

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from streamsrt.errors import StateError, StoreCorruptedError
-from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore, write_sst
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, write_sst
+from streamsrt.state.rocksdb_files import RocksDBFiles
 
 ROWS = [(b"", b"empty key"), (b"a", b""), (b"b\xff", b"2"), (b"\xff", b"3")]
 

@@ -13,7 +13,8 @@ import pytest
 from rocksdict import Options
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
-from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.state.rocksdb_files import read_changelog_offset
 from tests.streamsrt.state.conftest import DEFAULTS, OpenStore
 from tests.streamsrt.state.writer import OPTIONS, batch
 
@@ -149,6 +150,20 @@ def test_stores_share_one_memory_budget(tmp_path: Path) -> None:
         store.close()
 
 
+def test_a_store_that_is_opened_again_has_the_options_and_the_cache_of_its_process(tmp_path: Path) -> None:
+    store = RocksDBStore(tmp_path / "s", "s", RocksDBOptions(memory_bytes=8 << 20, write_buffer_bytes=1 << 20))
+    store.write(MANY)
+    store.close()
+    options = RocksDBOptions(memory_bytes=32 << 20, write_buffer_bytes=2 << 20)
+    store = RocksDBStore(tmp_path / "s", "s", options)
+    before = options.used_bytes()
+    assert len(list(store.range())) == len(MANY)
+    assert options.used_bytes() > before + 500_000, "its blocks are in another cache"
+    store.close()
+    written = max((tmp_path / "s").glob("OPTIONS-*"), key=str)
+    assert f"write_buffer_size={2 << 20}\n" in written.read_text()
+
+
 def test_many_small_stores_stay_within_the_budget(tmp_path: Path) -> None:
     options = RocksDBOptions(memory_bytes=8 << 20)
     stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(40)]
@@ -189,13 +204,14 @@ def test_what_is_gathered_while_restoring_is_less_with_more_stores(tmp_path: Pat
     assert written["alone"] < written["beside"]
 
 
+@pytest.mark.parametrize("step", [1, 7919])
 @pytest.mark.parametrize("distinct", [150_000, 60_000, 100])
-def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinct: int) -> None:
+def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinct: int, step: int) -> None:
     store = RocksDBStore(tmp_path / "store", "counts", DEFAULTS)
     for first in range(0, 150_000, 2000):
         numbers = range(first, first + 2000)
-        store.restore([b"%07d" % (i % distinct) for i in numbers], [b"%d" % i for i in numbers], first + 2000)
-    expected = [(b"%07d" % (i % distinct), b"%d" % i) for i in range(150_000 - distinct, 150_000)]
+        store.restore([b"%07d" % (i * step % distinct) for i in numbers], [b"%d" % i for i in numbers], first + 2000)
+    expected = [(b"%07d" % (i * step % distinct), b"%d" % i) for i in range(150_000 - distinct, 150_000)]
     assert list(store.range()) == sorted(expected)
     assert store.changelog_offset() == 150_000
     store.close()

@@ -1,4 +1,5 @@
-"""A process that writes to a store until somebody kills it: ``python -m tests.streamsrt.state.writer <path> <first batch>``.
+"""A process that writes to a store until somebody kills it: ``python -m tests.streamsrt.state.writer <path> <first batch>``,
+with ``restore`` behind that one that restores.
 
 Batch ``n`` moves the changelog offset from ``n`` to ``n + 1``. The number of every batch is printed when it is written.
 """
@@ -24,7 +25,24 @@ def batch(number: int) -> list[tuple[bytes, bytes | None]]:
     ]
 
 
+def logged(number: int) -> tuple[list[bytes], list[bytes | None]]:
+    """Keys and values of the 500 records of a changelog from ``500 * number`` on: some repeated, some deleted."""
+    chosen = random.Random(number)
+    keys = [b"key-%08d" % chosen.randrange(30_000) for _ in range(500)]
+    return keys, [None if chosen.random() < 0.1 else b"%08d" % number * 100 for _ in keys]
+
+
+def restore() -> None:
+    store = RocksDBStore(Path(sys.argv[1]), "counts", OPTIONS)
+    store.begin_restoring(1_000_000)
+    for number in itertools.count(int(sys.argv[2])):
+        store.restore(*logged(number), 500 * (number + 1))
+        print(number, flush=True)
+
+
 def main() -> None:
+    if "restore" in sys.argv:
+        restore()
     store = RocksDBStore(Path(sys.argv[1]), "counts", OPTIONS)
     for number in itertools.count(int(sys.argv[2])):
         store.write(batch(number), changelog_offset=number + 1)

@@ -299,6 +299,23 @@ def test_a_store_is_restored_from_its_changelog(make_rig: MakeRig) -> None:
     assert two.counts() == {"a": 3, "b": 1, "c": 1}
 
 
+@pytest.mark.parametrize(("records", "standby"), [(100_000, False), (100_000, True), (90_000, False)])
+def test_a_store_is_told_of_a_long_restore_and_of_its_end(rig: Rig, records: int, standby: bool) -> None:
+    for first in range(0, records, 10_000):
+        rig.network.write((CHANGELOG, 0), [(b"%d" % first, (1).to_bytes(8, "big"))] * 10_000)
+    rig.start(Tasks(warmup=rig.tasks(0)) if standby else Tasks(active=rig.tasks(0)))
+    for _ in range(20):
+        rig.move()
+    assert rig.phases() == {0: "warmup standby" if standby else "active running"}
+    log = (rig.directory.store_path("counts", 0) / "LOG").read_text()
+    # RocksDB notes its options when it is opened, and each change of them twice.
+    noted = [
+        line.split(": ")[-1].strip() for line in log.splitlines() if "level0_file_num_compaction_trigger: " in line
+    ]
+    assert noted == (["4", "16", "16", "4", "4"] if records == 100_000 else ["4"])
+    assert rig.directory.is_open("counts", 0)
+
+
 def test_a_store_that_is_ahead_of_its_changelog_is_wiped(make_rig: MakeRig) -> None:
     rig = make_rig("state")
     rig.network.write(("in", 0), keys("a", "a", "b"))

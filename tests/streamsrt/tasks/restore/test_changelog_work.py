@@ -26,6 +26,19 @@ class Stores:
         work.follow(Followed(tp, position, end, apply))
 
 
+class Told:
+    """A store that is told of the beginning and the end of its restore."""
+
+    def __init__(self) -> None:
+        self.calls: list[int | str] = []
+
+    def begin_restoring(self, records: int) -> None:
+        self.calls.append(records)
+
+    def end_restoring(self) -> None:
+        self.calls.append("end")
+
+
 def fetch(tp: tuple[str, int], *batches: tuple[int, int], offset: int | None = None) -> Fetched:
     """Batches as (first offset, how many records)."""
     data = b""
@@ -252,3 +265,18 @@ def test_a_step_says_what_it_was_for() -> None:
     stores.follow(work, B)
     work.take([fetch(A, (0, 2)), fetch(B, (0, 3))])
     assert [work.step(), work.step(), work.step()] == [(A, True, 2, True), (B, False, 3, False), None]
+
+
+def test_a_store_is_told_how_much_is_restored_and_when_it_is() -> None:
+    work, active, standby = ChangelogWork(step_records=1), Told(), Told()
+    work.follow(Followed(A, 2, 5, lambda columns: None, active))
+    work.follow(Followed(B, 0, None, lambda columns: None, standby))
+    work.take([fetch(A, (2, 2)), fetch(B, (0, 50))])
+    run(work)
+    assert (active.calls, standby.calls) == ([3], [99])
+    work.take([fetch(A, (4, 1)), fetch(B, (50, 49))])
+    run(work)
+    assert (active.calls, standby.calls) == ([3, "end"], [99, "end"])
+    work.take([fetch(B, (99, 1))])
+    run(work)
+    assert standby.calls == [99, "end"], "it has caught up already"

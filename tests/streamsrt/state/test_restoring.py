@@ -1,0 +1,149 @@
+"""Stores that are restored from a changelog: how rows are put in order, what is set for the time of it, and kills."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rocksdict import Options
+
+from streamsrt.errors import StateError
+from streamsrt.state.cache import RowFormat
+from streamsrt.state.key_order import positions_in_order
+from streamsrt.state.kinds import cache_over, lay_out
+from streamsrt.state.memory import MemoryStore
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from streamsrt.wire.records import RecordColumns
+from tests.store_kinds import KINDS, pipe
+from tests.streamsrt.state.writer import logged
+from topology import serdes
+from topology.graph.store_kinds import StoreKind
+
+pytestmark = pytest.mark.waits
+
+
+@given(
+    prefix=st.binary(max_size=20),
+    parts=st.lists(st.binary(max_size=16), max_size=300),
+    many=st.sampled_from([0, 250]),
+    ends=st.sampled_from([b"", b"end"]),
+)
+def test_keys_are_put_in_order(prefix: bytes, parts: list[bytes], many: int, ends: bytes) -> None:
+    keys = list({prefix + part for part in parts} | {prefix + b"%d" % number for number in range(many)})
+    random.Random(1).shuffle(keys)
+    positions = positions_in_order([key + ends for key in keys])
+    assert sorted(positions) == list(range(len(keys)))
+    ordered = [keys[at][len(prefix) :][:16].ljust(16, b"\0") for at in positions_in_order(keys)]
+    assert ordered == sorted(ordered)
+
+
+def test_keys_that_differ_late_are_all_there() -> None:
+    keys = [b"\0" * 40 + b"%d" % number for number in range(300)] + [b"", b"x" * 1_000]
+    assert sorted(positions_in_order(keys)) == list(range(302))
+    assert positions_in_order([b"same"] * 300) == list(range(300))
+
+
+@pytest.mark.parametrize("kind", StoreKind)
+def test_every_kind_is_restored_into_rocksdb_as_into_memory(tmp_path: Path, kind: StoreKind) -> None:
+    topology = KINDS[kind].build("rows", {})
+    spec = KINDS[kind].spec(topology, "rows")
+    with TopologyTestDriver(topology) as driver:
+        for number in range(400):
+            row = ("in", f"user-{number * 37 % 301}", None if number % 9 == 8 else {"n": number}, 1_000 * number)
+            pipe(driver, [row, ("other", *row[1:])], reads_other=KINDS[kind].reads_other)
+        driver.commit()
+        changelog = [each for each in driver.producer_history if each.topic.endswith(f"-{spec.changelog_name}")]
+    assert len(changelog) > 250
+    found = []
+    on_disk = RocksDBStore(tmp_path / "rows", "rows", RocksDBOptions(memory_bytes=8 << 20, write_buffer_bytes=64 << 10))
+    on_disk.begin_restoring(100_000)
+    for store in (MemoryStore("rows"), on_disk):
+        cache = cache_over(spec, lay_out(spec, store), RowFormat(serdes.json.serialize, serdes.json.deserialize))
+        for at in range(0, len(changelog), 130):
+            some = changelog[at : at + 130]
+            columns = RecordColumns(
+                [each.key for each in some],
+                [each.value for each in some],
+                [each.timestamp for each in some],
+                at,
+                at + len(some),
+                None,
+                [each.headers for each in some],
+            )
+            cache.restore(columns)
+        found.append((list(store.range()), store.changelog_offset()))
+    on_disk.end_restoring()
+    assert found[0] == found[1]
+    assert (list(on_disk.range()), on_disk.changelog_offset()) == found[0]
+    on_disk.close()
+
+
+def trigger(path: Path) -> str:
+    """How many files at level 0 begin a compaction, as RocksDB has noted it last."""
+    noted = max(path.glob("OPTIONS-*"), key=str).read_text()
+    return noted.split("level0_file_num_compaction_trigger=")[1].split()[0]
+
+
+def test_options_are_changed_while_many_records_are_restored(tmp_path: Path) -> None:
+    store = RocksDBStore(tmp_path, "s", RocksDBOptions())
+    store.begin_restoring(1_000_000)
+    assert trigger(tmp_path) == "16"
+    store.restore([b"k"], [b"v"], 1)
+    assert (store.get(b"k"), trigger(tmp_path)) == (b"v", "16")
+    store.end_restoring()
+    store.end_restoring()
+    assert trigger(tmp_path) == "4"
+    store.begin_restoring(1_000_000)
+    store.write([(b"k", b"w")])
+    assert trigger(tmp_path) == "4", "its task writes to it"
+    store.begin_restoring(1_000_000)
+    store.close()
+    with pytest.raises(StateError, match="is closed"):
+        store.begin_restoring(1_000_000)
+    store = RocksDBStore(tmp_path, "s", RocksDBOptions())
+    assert (store.get(b"k"), trigger(tmp_path)) == (b"w", "4")
+    store.close()
+
+
+def test_short_restores_and_the_programs_own_options_are_left_alone(tmp_path: Path) -> None:
+    def setter(name: str, options: Options) -> None:
+        options.set_level_zero_file_num_compaction_trigger(3)
+
+    for name, setting, records in (("short", None, 1_000), ("own", setter, 1_000_000)):
+        path = tmp_path / name
+        store = RocksDBStore(path, "s", RocksDBOptions(config_setter=setting))
+        before = sorted(path.glob("OPTIONS-*"))
+        store.begin_restoring(records)
+        store.restore([b"k"], [b"v"], 1)
+        store.end_restoring()
+        assert sorted(path.glob("OPTIONS-*")) == before
+        store.close()
+
+
+@pytest.mark.system
+def test_a_process_that_is_killed_while_it_restores_leaves_rows_and_offset_of_one_moment(tmp_path: Path) -> None:
+    offset = 0
+    for last in (40, 110):
+        command = [sys.executable, "-m", "tests.streamsrt.state.writer", str(tmp_path), str(offset // 500), "restore"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as restoring:
+            assert restoring.stdout is not None
+            for line in restoring.stdout:
+                if int(line) == last:
+                    restoring.send_signal(signal.SIGKILL)
+                    break
+        assert restoring.returncode == -signal.SIGKILL
+        store = RocksDBStore(tmp_path, "counts", RocksDBOptions())
+        before, offset = offset, store.changelog_offset() or 0
+        rows: dict[bytes, bytes | None] = {}
+        for number in range(offset // 500):
+            rows.update(zip(*logged(number), strict=True))
+        assert dict(store.range()) == {key: value for key, value in rows.items() if value is not None}
+        store.close()
+        assert before < offset, "nothing was flushed by itself: the test shows nothing"
