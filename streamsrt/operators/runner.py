@@ -21,7 +21,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import repeat
-from operator import attrgetter, length_hint
+from operator import length_hint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,7 +48,7 @@ from streamsrt.operators.engine.environment import (
 from streamsrt.operators.engine.expiry import Expiry
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
-from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology
+from streamsrt.operators.engine.plan import Counters, FlushedStore, ResolvedSubtopology
 from streamsrt.operators.engine.processor_nodes import PathBuilder
 from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
@@ -62,8 +62,7 @@ from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
 from topology.graph import nodes
-from topology.graph.operations.traits import Code, RunEnd, emits_on_close, own_store, traits_of, window_size_ms
-from topology.graph.store_kinds import RowsOfKey, rows_of
+from topology.graph.operations.traits import Code, RunEnd, own_store, traits_of, window_size_ms
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.row_versions import UpcastError
@@ -72,7 +71,6 @@ from topology.spec.windows import Windowed
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
 
-_DIRTY = attrgetter("dirty")
 _EMPTY_HEADERS: tuple[()] = ()
 
 
@@ -143,16 +141,10 @@ class Runner:
         self._compiled: dict[tuple[str | None, bool, bool], Generated | None] = {}
         """By source (None: all of them), whether it is for a flush, and whether records have headers."""
         self._counting: dict[str, KeyCounting | WindowCounting] = {}
-        self._owners = {
-            store: node.name
-            for node in plan.subtopology.nodes
-            if isinstance(node, nodes.ProcessorNode)
-            and (store := own_store(node.operation))
-            and not emits_on_close(node.operation)
-        }
-        self._holding_back = {
-            spec.name for spec in plan.subtopology.stores if rows_of(plan.specs[spec.name]) is RowsOfKey.HELD
-        }
+        self._flushes: list[tuple[FlushedStore, Callable[[FlushedStore], None]]] = [
+            (store, self._flush_store if meter is None else meter.flushing(self._flush_store))
+            for store, meter in ((each, store_meters.get(each.name)) for each in plan.flushed_stores)
+        ]
         self._passing: dict[str, Callable[[int], None]] = {}
         self._merging: bool | None = None
         self._at: tuple[Sequence[tuple[str, int]], RecordColumns | MergedColumns, Iterator[object]] = (
@@ -441,46 +433,47 @@ class Runner:
         self.env.finish_calls()
         try:
             while self.has_changes():
-                for store in self.plan.flushed_stores:
-                    meter = self.env.store_meters.get(store)
-                    (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
+                for store, flush in self._flushes:
+                    flush(store)
                 self.env.finish_calls()
         except UpcastError as error:
             raise ProcessingError(error.with_advice) from error
 
     def has_changes(self) -> bool:
         """Whether a cache has changes that were not flushed."""
-        return any(map(_DIRTY, self.caches.values())) or (
-            bool(self._counting) and any(counting.cache.has_counted for counting in self._counting.values())
-        )
+        for cache in self.caches.values():
+            if cache.dirty:
+                return True
+        for counting in self._counting.values():
+            if counting.cache.has_counted:
+                return True
+        return False
 
-    def _flush_store(self, store: str) -> None:
-        cache = self.caches[store]
-        if store in self._holding_back:
-            self._log_held_back(store, cache_of(SuppressionBuffer, self.caches, store))
+    def _flush_store(self, store: FlushedStore) -> None:
+        cache = self.caches[store.name]
+        if store.holds_back:
+            self._log_held_back(store, cache_of(SuppressionBuffer, self.caches, store.name))
             return
         assert not isinstance(cache, SuppressionBuffer)
-        cached = self.plan.is_cached(store)
         try:
-            flushed = cache.flush(forwards=cached)
+            flushed = cache.flush(forwards=store.is_cached)
         except UnwritableValueError as error:
-            raise self._unwritable(store, error) from error
-        if flushed is None or not cached:
+            raise self._unwritable(store.name, error) from error
+        if flushed is None or not store.is_cached:
             return
-        if self.plan.writes_changelog(store):
+        if store.changelog is not None:
             self._collect(
-                self.plan.changelog_topic(store),
+                store.changelog,
                 flushed.store_keys,
                 flushed.raw_values,
                 flushed.timestamps,
-                flushed.deletions_headers if self.plan.marks_deletions(store) else None,
+                flushed.deletions_headers if store.marks_deletions else None,
                 self._task_partition,
             )
-        owner = self._owners.get(store)
-        if owner is not None:
+        if store.owner is not None:
             # The headers of such a session are those that its row has, and aggregations give their rows none.
-            flushed.has_headers = not (self.plan.marks_deletions(store) and flushed.ends is not None)
-            self._forward(owner, cache, flushed)
+            flushed.has_headers = not (store.marks_deletions and flushed.ends is not None)
+            self._forward(store.owner, cache, flushed)
 
     def _unwritable(self, store: str, error: UnwritableValueError) -> ProductionError:
         spec = self.plan.specs[store]
@@ -494,28 +487,25 @@ class Runner:
             "for such a value: processing.exception.handler decides about its record then"
         )
 
-    def _log_held_back(self, store: str, buffer: SuppressionBuffer) -> None:
+    def _log_held_back(self, store: FlushedStore, buffer: SuppressionBuffer) -> None:
         """Logs what a suppression held back or let go. These records have no time of their own."""
         keys, values, headers = buffer.take_changes()
-        if keys and self.plan.writes_changelog(store):
+        if keys and store.changelog is not None:
             times = [self.env.system_time_ms] * len(keys)
-            self._collect(self.plan.changelog_topic(store), keys, values, times, headers, self._task_partition)
+            self._collect(store.changelog, keys, values, times, headers, self._task_partition)
 
-    def _forward(self, owner: str, cache: Cache, flushed: Flushed) -> None:
-        node = self.plan.node(owner)
-        assert isinstance(node, nodes.ProcessorNode)
-        if not node.result_children:
-            return
+    def _forward(self, node: nodes.ProcessorNode, cache: Cache, flushed: Flushed) -> None:
         if node.sends_old_values:
             assert not isinstance(cache, DuplicatesCache | SuppressionBuffer), "nothing is forwarded from these"
             cache.read_olds(flushed)
-        generated = self._function(owner, flush=True)
+        generated = self._function(node.name, flush=True)
         if generated is None:
             self._forward_path(node, flushed)
             return
-        keys = iter(flushed.keys)
+        raw_keys, *columns = generated.columns_of(flushed)
+        keys = iter(raw_keys)
         try:
-            generated.run(keys, *[getattr(flushed, column) for column in generated.columns[1:]])
+            generated.run(keys, *columns)
         except (RecordError, StateError):
             raise
         except BaseException as error:  # a user's function may raise anything

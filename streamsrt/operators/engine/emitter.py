@@ -14,11 +14,12 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
+from operator import attrgetter
 from struct import Struct
 from types import CodeType
 from typing import Any, Literal
@@ -237,7 +238,7 @@ class Emitter:
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         namespace = dict(self.bound)
         exec(_compiled(source, filename), namespace)
-        return Generated(namespace["run"], columns, source, filename, len(head) + 1, self.origins)
+        return Generated(namespace["run"], attrgetter(*columns), source, filename, len(head) + 1, self.origins)
 
 
 @lru_cache(maxsize=256)
@@ -247,10 +248,11 @@ def _compiled(source: str, filename: str) -> CodeType:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated function, and the data to locate a failure in it. ``columns``: the names of its arguments."""
+    """A generated function, and the data to locate a failure in it. ``columns_of``: its arguments, out of the attributes of an
+    object; there are at least two."""
 
     run: Callable[..., None]
-    columns: list[str]
+    columns_of: Callable[[object], tuple[Sequence[object], ...]]
     source: str
     filename: str
     first_line: int
