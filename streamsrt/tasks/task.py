@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,12 +65,21 @@ class ExtractedRecord(NamedTuple):
     system_time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitState:
-    """The contents of a commit: for each input partition the next offset and its metadata (Kafka Streams' partition
-    time)."""
+class CommitState(NamedTuple):
+    """The contents of a commit. ``ends``: for each input partition the next offset. The times, by partition and by windowed
+    operator, become the offsets' metadata."""
 
-    offsets: dict[TopicPartition, tuple[int, str]]
+    ends: Mapping[TopicPartition, int]
+    partition_times: Mapping[TopicPartition, int]
+    operator_times: Mapping[str, int]
+
+    @property
+    def offsets(self) -> dict[TopicPartition, tuple[int, str]]:
+        """For each input partition the next offset and its metadata (Kafka Streams' partition time)."""
+        times = self.operator_times
+        return {
+            each: (end, partition_metadata(self.partition_times[each], times)) for each, end in self.ends.items()
+        }
 
 
 class Task:
@@ -526,22 +534,18 @@ class Task:
 
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""
-        for begin in self._runner.env.observed.commit_beginnings:
+        env = self._runner.env
+        for begin in env.observed.commit_beginnings:
             begin()
         self._runner.flush()
-        self.meter.sample(self._runner.env.system_time_ms)
+        self.meter.sample(env.system_time_ms)
         self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
-        held_back, done = self._runner.env.first_held_back(), self._uncommitted | self._held_back.keys()
-        times = self.operator_times()
-        offsets = {
-            each: (held_back.get(each, self._offsets[each]), partition_metadata(self._partition_times[each], times))
-            for each in self.source_partitions
-            if each in done
-        }
-        self._held_back = {each: offset for each, offset in held_back.items() if each in offsets}
-        self._runner.env.observed.committing = {each: offset for each, (offset, _) in offsets.items()}
-        return CommitState(offsets)
+        held_back, done = env.first_held_back(), self._uncommitted | self._held_back.keys()
+        ends = {each: held_back.get(each, self._offsets[each]) for each in self.source_partitions if each in done}
+        self._held_back = {each: offset for each, offset in held_back.items() if each in ends} if held_back else {}
+        env.observed.committing = ends
+        return CommitState(ends, {each: self._partition_times[each] for each in ends}, self.operator_times())
 
     def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""
@@ -596,6 +600,8 @@ class Task:
     def operator_times(self) -> dict[str, int]:
         """Returns the stream time of each windowed operator, by its name in commits."""
         keys, times = self._stream_time_keys, self._runner.env.stream_times
+        if not times:
+            return {}
         return {keys.get(name, name): time.ms for name, time in times.items() if time.ms >= 0}
 
     def snapshot(self) -> dict[str, Values]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import repeat
 from types import TracebackType
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
@@ -40,7 +41,7 @@ from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_acc
 from streamsrt.tasks.derived_partitions import DerivedPartitions
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.output.record_collector import Keys, Partitions
-from streamsrt.tasks.task import Task
+from streamsrt.tasks.task import CommitState, Task
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
@@ -90,15 +91,21 @@ class TestRecord(NamedTuple, Generic[K, V]):
     headers: Headers = ()
 
 
+_record: Callable[[Iterable[Any]], ProducedRecord] = partial(tuple.__new__, ProducedRecord)
+"""What a named tuple does, at a third of the time."""
+
 TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka Streams'; it is no test class
 
 
 class _Route(NamedTuple):
-    """Where the records of an input or output partition go: its log, and the tasks that read it, with their numbers."""
+    """Where the records of a partition go: its log, those that the application sends also to the ``queue`` of its topic, and
+    the tasks that read it, with their numbers. ``is_read``: by a task or by a global store."""
 
     log: list[ProducedRecord]
+    queue: deque[ProducedRecord]
     readers: list[tuple[int, Task]]
     is_global: bool
+    is_read: bool
 
 
 class _Capture:
@@ -119,25 +126,35 @@ class _Capture:
         partition: Partitions = None,
         partition_keys: Keys | None = None,
     ) -> None:
-        partitions: Iterable[int | None]
-        if partition is None or isinstance(partition, int):
+        refuse, produced = self._refuse, self.produced
+        partitions: Iterable[int]
+        if isinstance(partition, int):
             partitions = repeat(partition)
+        elif partition is None:
+            partitions = self._chosen(topic, partition_keys or keys)
         else:
-            at, partitions = spread(partition)
+            at, numbers = spread(partition)
             keys, values, timestamps = picked(keys, at), picked(values, at), picked(timestamps, at)
             headers = None if headers is None else picked(headers, at)
             partition_keys = None if partition_keys is None else picked(partition_keys, at)
-            known = [number for number in partitions if number is not None]
+            known = [number for number in numbers if number is not None]
             check_partitions(topic, self._partitions_of(topic), min(known, default=0), max(known, default=0))
-        each = repeat(()) if headers is None else headers
-        refuse, produced = self._refuse, self.produced
-        rows = zip(keys, values, timestamps, each, partitions, partition_keys or keys, strict=False)
-        for key, value, timestamp, header, number, partition_key in rows:
-            if refuse is not None and (reason := refuse(topic, key, value)) is not None:
+            default = self._chosen(topic, partition_keys or keys)
+            partitions = [d if number is None else number for number, d in zip(numbers, default, strict=False)]
+        each = repeat(()) if headers is None else map(tuple, headers)
+        records = map(_record, zip(repeat(topic), partitions, keys, values, timestamps, each, strict=False))
+        if refuse is None:
+            produced += records
+            return
+        for record in records:
+            if (reason := refuse(topic, record.key, record.value)) is not None:
                 raise RefusedRecordError(reason)
-            if number is None:
-                number = partition_for(partition_key, self._partitions_of(topic))
-            produced.append(ProducedRecord(topic, number, key, value, timestamp, tuple(header)))
+            produced.append(record)
+
+    def _chosen(self, topic: str, keys: Keys) -> Iterable[int]:
+        """The partitions that keys have without a partitioner."""
+        count = self._partitions_of(topic)
+        return repeat(0) if count == 1 else [partition_for(key, count) for key in keys]
 
     def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
         raw = texts.tolist()
@@ -306,7 +323,8 @@ class TopologyTestDriver:
         self._routes: dict[TopicPartition, _Route] = {}
         self._waiting: set[int] = set()
         """Numbers of tasks that may have records to process."""
-        self._committed: dict[TopicPartition, tuple[int, str]] = {}
+        self._committed: dict[TopicPartition, CommitState] = {}
+        """By input partition, the last commit that it was in."""
         found = self._counts.tasks(topology)
         self._task_config = TaskConfig.of(config, max(1, len(found)))
         if not generate or refuse is not None:
@@ -401,7 +419,10 @@ class TopologyTestDriver:
         number = partition_for(key, count) if partition is None else partition
         if not 0 <= number < count:
             raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {number}")
-        if not self._enqueue(ProducedRecord(topic, number, key, value, timestamp, headers)):
+        tp = (topic, number)
+        route = self._routes.get(tp) or self._route(tp)
+        self._deliver(_record((topic, number, key, value, timestamp, headers)), route)
+        if not route.is_read:
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
@@ -411,22 +432,26 @@ class TopologyTestDriver:
             self._is_whole = False
             raise
 
-    def _enqueue(self, record: ProducedRecord) -> bool:
-        tp = record[:2]
-        route = self._routes.get(tp) or self._route(tp)
+    def _deliver(self, record: ProducedRecord, route: _Route) -> None:
+        topic, partition, key, value, timestamp, headers = record
         log = route.log
-        for number, task in route.readers:
-            task.add_batch(*tp, _columns_of(record, len(log)))
-            self._waiting.add(number)
-        if route.is_global:
-            self._globals.apply(*tp, _columns_of(record, len(log)))
-            self._globals.write()
+        if route.is_read:
+            offset = len(log)
+            each = [headers] if headers else None
+            columns = RecordColumns([key], [value], [timestamp], offset, offset + 1, None, each, (timestamp, timestamp))
+            for number, task in route.readers:
+                task.add_batch(topic, partition, columns)
+                self._waiting.add(number)
+            if route.is_global:
+                self._globals.apply(topic, partition, columns)
+                self._globals.write()
         log.append(record)
-        return bool(route.readers) or route.is_global
 
     def _route(self, tp: TopicPartition) -> _Route:
         readers = [(number, task) for number, task in enumerate(self._tasks) if self._reads(task, *tp)]
-        route = self._routes[tp] = _Route(self._logs.setdefault(tp, []), readers, tp[0] in self._globals.topics)
+        is_global = tp[0] in self._globals.topics
+        log, queue = self._logs.setdefault(tp, []), self.output_queue(tp[0])
+        route = self._routes[tp] = _Route(log, queue, readers, is_global, bool(readers) or is_global)
         return route
 
     def _reads(self, task: Task, topic: str, partition: int) -> bool:
@@ -444,12 +469,12 @@ class TopologyTestDriver:
         while waiting:
             number = min(waiting, key=self._head) if len(waiting) > 1 else next(iter(waiting))
             task = tasks[number]
+            if task.buffered_records:
+                task.process(1, self._now_ms)
+                if self._commit_each or task.commit_requested:
+                    self._commit_task(task)
             if not task.buffered_records:
                 waiting.discard(number)
-                continue
-            task.process(1, self._now_ms)
-            if self._commit_each or task.commit_requested:
-                self._commit_task(task)
             self._follow()
 
     def _head(self, number: int) -> tuple[int, int]:
@@ -459,15 +484,14 @@ class TopologyTestDriver:
 
     def _follow(self) -> None:
         """Adds new records to the queues of their topics, and to the tasks that read them."""
-        produced = self._capture.produced
+        produced, routes = self._capture.produced, self._routes
         while self._followed < len(produced):
             record = produced[self._followed]
             self._followed += 1
-            queue = self._queues.get(record.topic)
-            if queue is None:
-                queue = self.output_queue(record.topic)
-            queue.append(record)
-            self._enqueue(record)
+            tp = record[:2]
+            route = routes.get(tp) or self._route(tp)
+            route.queue.append(record)
+            self._deliver(record, route)
 
     # ------------------------------------------------------------------------------------------------- time, commit
 
@@ -508,8 +532,14 @@ class TopologyTestDriver:
             raise
 
     def _commit_task(self, task: Task) -> None:
-        self._committed.update(task.prepare_commit().offsets)
+        state = task.prepare_commit()
+        for tp in state.ends:
+            self._committed[tp] = state
         task.post_commit(None)
+
+    def _committed_offset(self, tp: TopicPartition) -> tuple[int, str]:
+        state = self._committed.get(tp)
+        return (0, "") if state is None else state.offsets[tp]
 
     def restart(self, *, clean: bool = True, topology: Topology | None = None, check_state: bool = True) -> None:
         """Closes all tasks and starts again, with stores restored from their changelogs.
@@ -553,7 +583,7 @@ class TopologyTestDriver:
 
     def _begin_where_committed(self) -> None:
         for tp, log in self._logs.items():
-            position, metadata = self._committed.get(tp, (0, ""))
+            position, metadata = self._committed_offset(tp)
             for number, task in self._route(tp).readers:
                 task.start_at(*tp, position)
                 task.restore_partition_time(*tp, metadata)
@@ -567,7 +597,7 @@ class TopologyTestDriver:
             return
         records = [record for record in self._capture.produced if (record.topic, record.partition) == target]
         if not task.writes_changelog(store):
-            records = self._logs.get(target, [])[: self._committed.get(target, (0, ""))[0]]
+            records = self._logs.get(target, [])[: self._committed_offset(target)[0]]
         if records:
             task.restore(store, _columns(records, 0))
 
@@ -662,11 +692,6 @@ class TopologyTestDriver:
 
 def _milliseconds(duration: timedelta | int) -> int:
     return round(duration / timedelta(milliseconds=1)) if isinstance(duration, timedelta) else duration
-
-
-def _columns_of(record: ProducedRecord, offset: int) -> RecordColumns:
-    _, _, key, value, timestamp, headers = record
-    return RecordColumns([key], [value], [timestamp], offset, offset + 1, None, [headers] if headers else None)
 
 
 def _columns(records: Sequence[ProducedRecord], offset: int) -> RecordColumns:
