@@ -155,9 +155,13 @@ class Flushed:
         starts: Sequence[int] | None = None,
     ) -> Flushed:
         """Changed entries as columns."""
-        keys = [entry.key for entry in entries]
-        values = [entry.value for entry in entries]
-        timestamps = [entry.timestamp for entry in entries]
+        if len(entries) == 1:
+            entry = entries[0]
+            keys, values, timestamps = [entry.key], [entry.value], [entry.timestamp]
+        else:
+            keys = [entry.key for entry in entries]
+            values = [entry.value for entry in entries]
+            timestamps = [entry.timestamp for entry in entries]
         return cls(keys, values, timestamps, serialize, store_keys, starts, entries)
 
     @property
@@ -397,22 +401,22 @@ class KeyValueCache(dict[bytes, Entry]):
             self.pending = {}
 
     def size_bytes(self) -> int:
-        counted = 0 if self.counts is None else len(self.counts) + len(self.counts.older or ())
-        return self._bytes_of(len(self) + len(self._previous) + counted)
+        rows = len(self) + len(self._previous)
+        if self.counts is not None:
+            rows += len(self.counts) + len(self.counts.older or ())
+        return rows * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
 
     def evict(self, limit_bytes: int) -> None:
         """Drops entries that were not used lately, where there are more than ``limit_bytes`` of them."""
         if self.dirty or self.pending or self.has_counted or self.size_bytes() <= limit_bytes:
             return
-        keeps = self._bytes_of(len(self) + len(self.counts or ())) <= limit_bytes
+        kept = len(self) + len(self.counts or ())
+        keeps = kept * (ENTRY_OVERHEAD_BYTES + self._row_bytes) <= limit_bytes
         self._previous = dict(self) if keeps else {}
         self.clear()
         if self.counts is not None:
             self.counts.older = None
             self.counts = CountedRows(self._adopted, self.counts if keeps else None)
-
-    def _bytes_of(self, entries: int) -> int:
-        return entries * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
 
     def forget(self) -> None:
         """Drops every entry, changed ones too: the store was rewritten from its changelog."""
@@ -461,5 +465,7 @@ def changed_entries(counts: CountedRows, start: int = 0) -> list[Entry]:
 
 def average_bytes(keys: Sequence[bytes], rows: list[bytes | None]) -> int:
     """Bytes of a key and its row, estimated from a few, with what Python adds to each object."""
+    if len(rows) == 1:
+        return len(keys[0]) + len(rows[0] or b"") + 33
     some = keys[:_SAMPLE]
     return (sum(map(len, some)) + sum(map(len, filter(None, rows[:_SAMPLE])))) // len(some) + 33

@@ -110,7 +110,7 @@ class Task:
         self._collector = collector
         self._plan = config.resolved(subtopology, application_id)
         self._stores = stores
-        self.meter = task_meter(self._plan, collector, config.recording_level)
+        self.meter = task_meter(self._plan, collector, config.recording_level, is_read=config.is_measured)
         self.caches: dict[str, Cache] = {spec.name: self._cache(spec) for spec in subtopology.stores}
         self._buffers = suppression_buffers(subtopology.stores, self.caches)
         self._runner = Runner(
@@ -159,6 +159,16 @@ class Task:
     def source_of(self, topic: str) -> SourceNode:
         """Returns the source that reads a topic of the task."""
         return self._sources[topic]
+
+    @property
+    def config(self) -> TaskConfig:
+        """Returns its settings. What it may hold in memory is set again when other tasks come and go."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TaskConfig) -> None:
+        self._config = config
+        self._limit_bytes = max(config.cache_max_bytes, config.write_buffer_max_bytes)
 
     @property
     def plan(self) -> ResolvedSubtopology:
@@ -461,16 +471,14 @@ class Task:
     def _request_commit_if_full(self) -> None:
         if not self.caches:
             return
-        size = sum(cache.size_bytes() for cache in self.caches.values())
+        size = 0
+        for cache in self.caches.values():
+            size += cache.size_bytes()
         if size > self._limit_bytes:
             if self._has_changes():
                 self._runner.env.commit_requested = True
             else:
                 self._evict()
-
-    @property
-    def _limit_bytes(self) -> int:
-        return max(self.config.cache_max_bytes, self.config.write_buffer_max_bytes)
 
     def _evict(self) -> None:
         if not self.caches:
@@ -549,16 +557,15 @@ class Task:
 
     def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""
-        ends = changelog_end_offsets or {}
+        ends, env, specs = changelog_end_offsets or {}, self._runner.env, self._plan.specs
         for name, cache in self.caches.items():
-            source = self._plan.specs[name].source_topic
+            source = specs[name].source_topic
             # A source topic that serves as changelog is read up to the processed position.
-            end = ends.get(name) if source is None else self._offsets.get((source, self.task_id.partition))
-            cache.write(end)
+            cache.write(ends.get(name) if source is None else self._offsets.get((source, self.task_id.partition)))
         self._uncommitted.clear()
-        self._runner.env.commit_requested = False
+        env.commit_requested = False
         self._evict()
-        for callback in self._runner.env.committed:
+        for callback in env.committed:
             callback()
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:

@@ -326,7 +326,7 @@ class TopologyTestDriver:
         self._committed: dict[TopicPartition, CommitState] = {}
         """By input partition, the last commit that it was in."""
         found = self._counts.tasks(topology)
-        self._task_config = TaskConfig.of(config, max(1, len(found)))
+        self._task_config = replace(TaskConfig.of(config, max(1, len(found))), is_measured=False)
         if not generate or refuse is not None:
             self._task_config = _without_generation(self._task_config)
         self._globals = self._global_state(topology)
@@ -464,7 +464,8 @@ class TopologyTestDriver:
         return False
 
     def _work(self) -> None:
-        self._follow()
+        if self._followed < len(self._capture.produced):
+            self._follow()
         tasks, waiting = self._tasks, self._waiting
         while waiting:
             number = min(waiting, key=self._head) if len(waiting) > 1 else next(iter(waiting))
