@@ -50,7 +50,7 @@ from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, FlushedStore, ResolvedSubtopology
 from streamsrt.operators.engine.processor_nodes import PathBuilder
-from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
+from streamsrt.operators.kinds.counting import SHORT_RUN_RECORDS, KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
 from streamsrt.operators.kinds.user_processors import wrap_operator
 from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS
@@ -135,12 +135,15 @@ class Runner:
         self._ends_with_runs = self._has_processors or bool(ends - {RunEnd.NOTHING})
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
+        self._has_idle = bool(self._idle)
         self._generate = generate and not self._has_processors and not self._expiry.stores
         # What a suppression holds back may have headers from before a restart.
         self._headers = any(traits_of(op).holds_back for op in used)
         self._compiled: dict[tuple[str | None, bool, bool], Generated | None] = {}
         """By source (None: all of them), whether it is for a flush, and whether records have headers."""
         self._counting: dict[str, KeyCounting | WindowCounting] = {}
+        self._has_counted = False
+        """Whether a run was ever counted as a whole."""
         self._flushes: list[tuple[FlushedStore, Callable[[FlushedStore], None]]] = [
             (store, self._flush_store if meter is None else meter.flushing(self._flush_store))
             for store, meter in ((each, store_meters.get(each.name)) for each in plan.flushed_stores)
@@ -185,7 +188,7 @@ class Runner:
         self.failed_index = 0
         if columns.headers is not None:
             self._headers = True
-        if self._idle:
+        if self._has_idle:
             self._idle.arrived(source)
         if self._counting and self._is_counted(source, columns):
             return
@@ -218,7 +221,7 @@ class Runner:
         self.failed_index = 0
         if merged.headers is not None:
             self._headers = True
-        if self._idle:
+        if self._has_idle:
             for source in sources:
                 self._idle.arrived(source)
         self._settle_counts()
@@ -271,8 +274,11 @@ class Runner:
                 start = index + 1
 
     def _is_counted(self, source: str, columns: RecordColumns) -> bool:
+        if not self._has_counted and len(columns.keys) < SHORT_RUN_RECORDS:
+            return False
         counting = self._counting.get(source)
         if counting is not None and counting.take(columns):
+            self._has_counted = True
             if counting.meter is not None:
                 counting.meter.came_all(columns.timestamps, self.env.system_time_ms)
             return True
@@ -280,8 +286,9 @@ class Runner:
         return False
 
     def _settle_counts(self) -> None:
-        for counting in self._counting.values():
-            counting.cache.settle()
+        if self._has_counted:
+            for counting in self._counting.values():
+                counting.cache.settle()
 
     def current(self) -> RecordMetadata | None:
         """The record that is being processed; None where that is not known. Any thread may ask, while a run is on."""
@@ -299,9 +306,11 @@ class Runner:
 
     def _function(self, name: str, *, flush: bool) -> Generated | None:
         key = (name, flush, self._headers)
-        if key not in self._compiled:
-            self._compiled[key] = self._compile(name, flush)
-        return self._compiled[key]
+        try:
+            return self._compiled[key]
+        except KeyError:
+            found = self._compiled[key] = self._compile(name, flush)
+            return found
 
     def _compile(self, name: str, flush: bool) -> Generated | None:
         compiled = self._compiler.flush if flush else self._compiler.source
@@ -444,10 +453,7 @@ class Runner:
         for cache in self.caches.values():
             if cache.dirty:
                 return True
-        for counting in self._counting.values():
-            if counting.cache.has_counted:
-                return True
-        return False
+        return self._has_counted and any(counting.cache.has_counted for counting in self._counting.values())
 
     def _flush_store(self, store: FlushedStore) -> None:
         cache = self.caches[store.name]

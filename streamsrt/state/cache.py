@@ -314,7 +314,8 @@ class KeyValueCache(dict[bytes, Entry]):
             return None
         entries = self.dirty
         self.dirty = []
-        entries.sort(key=_by_sequence)
+        if len(entries) > 1:
+            entries.sort(key=_by_sequence)
         deleted = False
         for entry in entries:
             entry.dirty = False
@@ -397,7 +398,8 @@ class KeyValueCache(dict[bytes, Entry]):
         """Puts everything pending into the store, as one batch in key order."""
         pending = self.pending
         if pending or changelog_offset is not None:
-            self.store.write([(key, pending[key]) for key in sorted(pending)], changelog_offset=changelog_offset)
+            rows = [(key, pending[key]) for key in sorted(pending)] if len(pending) > 1 else list(pending.items())
+            self.store.write(rows, changelog_offset=changelog_offset)
             self.pending = {}
 
     def size_bytes(self) -> int:
@@ -408,7 +410,7 @@ class KeyValueCache(dict[bytes, Entry]):
 
     def evict(self, limit_bytes: int) -> None:
         """Drops entries that were not used lately, where there are more than ``limit_bytes`` of them."""
-        if self.dirty or self.pending or self.has_counted or self.size_bytes() <= limit_bytes:
+        if self.size_bytes() <= limit_bytes or self.dirty or self.pending or self.has_counted:
             return
         kept = len(self) + len(self.counts or ())
         keeps = kept * (ENTRY_OVERHEAD_BYTES + self._row_bytes) <= limit_bytes

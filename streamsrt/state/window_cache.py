@@ -225,8 +225,6 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
 
     def settle(self) -> None:
         """Makes changed entries of what was counted, and forgets the other counted rows."""
-        if not self.counts:
-            return
         for start, counts in sorted(self.counts.items()):
             rows, changed = self[start], changed_entries(counts, start)
             if len(counts) > len(changed):

@@ -77,9 +77,7 @@ class CommitState(NamedTuple):
     def offsets(self) -> dict[TopicPartition, tuple[int, str]]:
         """For each input partition the next offset and its metadata (Kafka Streams' partition time)."""
         times = self.operator_times
-        return {
-            each: (end, partition_metadata(self.partition_times[each], times)) for each, end in self.ends.items()
-        }
+        return {each: (end, partition_metadata(self.partition_times[each], times)) for each, end in self.ends.items()}
 
 
 class Task:
@@ -549,11 +547,13 @@ class Task:
         self.meter.sample(env.system_time_ms)
         self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
-        held_back, done = env.first_held_back(), self._uncommitted | self._held_back.keys()
+        held_back, done = env.first_held_back(), self._uncommitted
+        if self._held_back:
+            done = done | self._held_back.keys()
         ends = {each: held_back.get(each, self._offsets[each]) for each in self.source_partitions if each in done}
         self._held_back = {each: offset for each, offset in held_back.items() if each in ends} if held_back else {}
         env.observed.committing = ends
-        return CommitState(ends, {each: self._partition_times[each] for each in ends}, self.operator_times())
+        return CommitState(ends, self._partition_times.copy(), self.operator_times())
 
     def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""

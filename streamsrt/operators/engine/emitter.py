@@ -248,8 +248,8 @@ def _compiled(source: str, filename: str) -> CodeType:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated function, and the data to locate a failure in it. ``columns_of``: its arguments, out of the attributes of an
-    object; there are at least two."""
+    """A generated function, and the data to locate a failure in it. ``columns_of``: its arguments, two at least, out of an
+    object that has them as attributes."""
 
     run: Callable[..., None]
     columns_of: Callable[[object], tuple[Sequence[object], ...]]
