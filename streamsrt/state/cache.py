@@ -136,15 +136,15 @@ class Flushed:
         self.olds: list[object] = []
         self.timestamps = timestamps
         self.starts = starts
-        self.store_keys = self.keys if store_keys is None else store_keys
+        self.store_keys = keys if store_keys is None else store_keys
         self.raw_values: list[bytes | None]
         try:
-            if None in self.values:
-                self.raw_values = [None if v is None else serialize(v) for v in self.values]
+            if None in values:
+                self.raw_values = [None if v is None else serialize(v) for v in values]
             else:
-                self.raw_values = list(map(serialize, self.values))
+                self.raw_values = list(map(serialize, values))
         except Exception as error:
-            raise _unwritable(self.keys, self.values, serialize, error) from error
+            raise _unwritable(keys, values, serialize, error) from error
 
     @classmethod
     def of(
@@ -210,15 +210,14 @@ class RowFormat:
         except Exception as error:
             raise unreadable(self.store, key, value, error) from error
 
+    def row(self, timestamp: int, raw_value: bytes | None) -> bytes | None:
+        return _pack_timestamp(timestamp) + raw_value if self.timestamped and raw_value is not None else raw_value
+
     def rows(self, timestamps: Sequence[int], raw_values: Sequence[bytes | None]) -> list[bytes | None]:
         if not self.timestamped:
             return list(raw_values)
         if None in raw_values:
-            pack = _pack_timestamp
-            return [
-                None if value is None else pack(timestamp) + value
-                for timestamp, value in zip(timestamps, raw_values, strict=True)
-            ]
+            return list(map(self.row, timestamps, raw_values))
         return list(map(add, map(_pack_timestamp, timestamps), raw_values))
 
 
@@ -314,8 +313,9 @@ class KeyValueCache(dict[bytes, Entry]):
             return None
         entries = self.dirty
         self.dirty = []
-        if len(entries) > 1:
-            entries.sort(key=_by_sequence)
+        if len(entries) == 1:
+            return self._flush_one(entries[0], forwards=forwards)
+        entries.sort(key=_by_sequence)
         deleted = False
         for entry in entries:
             entry.dirty = False
@@ -327,6 +327,17 @@ class KeyValueCache(dict[bytes, Entry]):
         if not changed:
             return None
         return self._flushed(Flushed.of(changed, self.format.serialize))
+
+    def _flush_one(self, entry: Entry, *, forwards: bool) -> Flushed | None:
+        """The only changed row, as most commits after a single record have it: what is done for columns costs more."""
+        entry.dirty = False
+        if forwards and entry.value is None and self.value_before(entry) is None:
+            return None
+        flushed = Flushed.of([entry], self.format.serialize)
+        key, row = entry.key, self.format.row(entry.timestamp, flushed.raw_values[0])
+        self.pending[key] = row
+        self._row_bytes = bytes_of(key, row)
+        return flushed
 
     def _flushed(self, flushed: Flushed) -> Flushed:
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
@@ -465,9 +476,14 @@ def changed_entries(counts: CountedRows, start: int = 0) -> list[Entry]:
     return entries
 
 
+def bytes_of(key: bytes, row: bytes | None) -> int:
+    """What they take in memory, as Python's objects."""
+    return len(key) + len(row or b"") + 33
+
+
 def average_bytes(keys: Sequence[bytes], rows: list[bytes | None]) -> int:
     """Bytes of a key and its row, estimated from a few, with what Python adds to each object."""
     if len(rows) == 1:
-        return len(keys[0]) + len(rows[0] or b"") + 33
+        return bytes_of(keys[0], rows[0])
     some = keys[:_SAMPLE]
     return (sum(map(len, some)) + sum(map(len, filter(None, rows[:_SAMPLE])))) // len(some) + 33

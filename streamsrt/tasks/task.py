@@ -323,13 +323,14 @@ class Task:
         records it does not wait for them.
         """
         env = self._runner.env
-        self._runner.begin(now_ms)
+        if not env.has_begun:
+            self._runner.begin(now_ms)
         env.system_time_ms = now_ms
         began_ns = self.meter.clock_ns()
         done = 0
         measured = 0
         while done < limit_records and not (env.commit_requested or self._is_leaving) and self._group.is_ready(now_ms):
-            room = env.room
+            room = env.room if env.windows else None
             if room == 0:
                 env.await_calls(None if finishes else 0.0)
                 room = env.room

@@ -426,7 +426,10 @@ class TopologyTestDriver:
             raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {number}")
         tp = (topic, number)
         route = self._routes.get(tp) or self._route(tp)
-        self._deliver(_record((topic, number, key, value, timestamp, headers)), route)
+        record = _record((topic, number, key, value, timestamp, headers))
+        if route.is_read:
+            self._deliver(record, route)
+        route.log.append(record)
         if not route.is_read:
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
@@ -438,19 +441,17 @@ class TopologyTestDriver:
             raise
 
     def _deliver(self, record: ProducedRecord, route: _Route) -> None:
+        """Gives a record to those that read it."""
         topic, partition, key, value, timestamp, headers = record
-        log = route.log
-        if route.is_read:
-            offset = len(log)
-            each = [headers] if headers else None
-            columns = RecordColumns([key], [value], [timestamp], offset, offset + 1, None, each, (timestamp, timestamp))
-            for number, task in route.readers:
-                task.add_batch(topic, partition, columns)
-                self._waiting.add(number)
-            if route.is_global:
-                self._globals.apply(topic, partition, columns)
-                self._globals.write()
-        log.append(record)
+        offset = len(route.log)
+        each = [headers] if headers else None
+        columns = RecordColumns([key], [value], [timestamp], offset, offset + 1, None, each, (timestamp, timestamp))
+        for number, task in route.readers:
+            task.add_batch(topic, partition, columns)
+            self._waiting.add(number)
+        if route.is_global:
+            self._globals.apply(topic, partition, columns)
+            self._globals.write()
 
     def _route(self, tp: TopicPartition) -> _Route:
         readers = [(number, task) for number, task in enumerate(self._tasks) if self._reads(task, *tp)]
@@ -497,7 +498,9 @@ class TopologyTestDriver:
             tp = record[:2]
             route = routes.get(tp) or self._route(tp)
             route.queue.append(record)
-            self._deliver(record, route)
+            if route.is_read:
+                self._deliver(record, route)
+            route.log.append(record)
 
     # ------------------------------------------------------------------------------------------------- time, commit
 
