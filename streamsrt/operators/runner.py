@@ -50,7 +50,8 @@ from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, FlushedStore, ResolvedSubtopology
 from streamsrt.operators.engine.processor_nodes import PathBuilder
-from streamsrt.operators.kinds.counting import SHORT_RUN_RECORDS, KeyCounting, WindowCounting, counting_of
+from streamsrt.operators.kinds import counting
+from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
 from streamsrt.operators.kinds.user_processors import wrap_operator
 from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS
@@ -171,8 +172,8 @@ class Runner:
             for source in self.plan.subtopology.sources:
                 self._path.node(source.name)
         if self._generate:
-            counting = {source.name: counting_of(self.env, source.name) for source in self.plan.subtopology.sources}
-            self._counting = {name: each for name, each in counting.items() if each is not None}
+            found = {source.name: counting_of(self.env, source.name) for source in self.plan.subtopology.sources}
+            self._counting = {name: each for name, each in found.items() if each is not None}
 
     def begin(self, system_time_ms: int) -> None:
         """Lets the user's processors begin, once: when the stores are restored and the stream time is known."""
@@ -252,43 +253,43 @@ class Runner:
         *more: Sequence[int],
     ) -> None:
         """``partitions``: of the columns, or of each of their parts. ``more``: arguments behind the columns."""
-        start, count = 0, len(columns.keys)
-        arguments: list[Sequence[object]] = [columns.values, columns.timestamps]
+        arguments: tuple[Sequence[object], ...] = (columns.keys, columns.values, columns.timestamps, *more)
         if self._headers:
-            arguments.append([_EMPTY_HEADERS] * count if columns.headers is None else columns.headers)
-        arguments += more
-        while start < count:
-            rest = arguments if start == 0 else [column[start:] for column in arguments]
-            keys = iter(columns.keys if start == 0 else columns.keys[start:])
+            each = [_EMPTY_HEADERS] * len(columns.keys) if columns.headers is None else columns.headers
+            arguments = (*arguments[:3], each, *more)
+        start, (raw_keys, *rest) = 0, arguments
+        while raw_keys:
+            keys = iter(raw_keys)
             self._at = (partitions, columns, keys)
             try:
                 generated.run(keys, *rest)
-                start = count
+                return
             except BaseException as error:  # a user's function may raise anything
                 if isinstance(error, RecordError | StateError):
                     # Refused by the collector, or a store can't be used: nothing of the run may count as done.
                     self.failed_index = start
                     raise
-                index = self.failed_index = count - length_hint(keys) - 1
+                index = self.failed_index = len(columns.keys) - length_hint(keys) - 1
                 self._skip_or_raise(generated, error, index)
                 start = index + 1
+            raw_keys, *rest = [column[start:] for column in arguments]
 
     def _is_counted(self, source: str, columns: RecordColumns) -> bool:
-        if not self._has_counted and len(columns.keys) < SHORT_RUN_RECORDS:
+        if not self._has_counted and len(columns.keys) < counting.SHORT_RUN_RECORDS:
             return False
-        counting = self._counting.get(source)
-        if counting is not None and counting.take(columns):
+        counts = self._counting.get(source)
+        if counts is not None and counts.take(columns):
             self._has_counted = True
-            if counting.meter is not None:
-                counting.meter.came_all(columns.timestamps, self.env.system_time_ms)
+            if counts.meter is not None:
+                counts.meter.came_all(columns.timestamps, self.env.system_time_ms)
             return True
         self._settle_counts()
         return False
 
     def _settle_counts(self) -> None:
         if self._has_counted:
-            for counting in self._counting.values():
-                counting.cache.settle()
+            for counts in self._counting.values():
+                counts.cache.settle()
 
     def current(self) -> RecordMetadata | None:
         """The record that is being processed; None where that is not known. Any thread may ask, while a run is on."""
@@ -306,11 +307,9 @@ class Runner:
 
     def _function(self, name: str, *, flush: bool) -> Generated | None:
         key = (name, flush, self._headers)
-        try:
-            return self._compiled[key]
-        except KeyError:
-            found = self._compiled[key] = self._compile(name, flush)
-            return found
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(name, flush)
+        return self._compiled[key]
 
     def _compile(self, name: str, flush: bool) -> Generated | None:
         compiled = self._compiler.flush if flush else self._compiler.source
@@ -453,7 +452,7 @@ class Runner:
         for cache in self.caches.values():
             if cache.dirty:
                 return True
-        return self._has_counted and any(counting.cache.has_counted for counting in self._counting.values())
+        return self._has_counted and any(counts.cache.has_counted for counts in self._counting.values())
 
     def _flush_store(self, store: FlushedStore) -> None:
         cache = self.caches[store.name]

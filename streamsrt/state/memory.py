@@ -45,13 +45,12 @@ class MemoryStore:
         # A list first: an iterable that raises halfway must leave the store as it was.
         for key, value in list(puts):
             old = data.get(key)
-            if old is not None:
-                size_bytes -= len(key) + len(old)
             if value is not None:
                 data[key] = value
-                size_bytes += len(key) + len(value)
+                size_bytes += len(value) - len(old) if old is not None else len(key) + len(value)
             elif old is not None:
                 del data[key]
+                size_bytes -= len(key) + len(old)
                 gone = True
         self._size_bytes = size_bytes
         if gone or len(data) != count_before:

@@ -323,8 +323,7 @@ class Task:
         records it does not wait for them.
         """
         env = self._runner.env
-        if not env.has_begun:
-            self._runner.begin(now_ms)
+        env.begin(now_ms)
         env.system_time_ms = now_ms
         began_ns = self.meter.clock_ns()
         done = 0

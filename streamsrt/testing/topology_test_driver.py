@@ -99,13 +99,12 @@ TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka S
 
 class _Route(NamedTuple):
     """Where the records of a partition go: its log, those that the application sends also to the ``queue`` of its topic, and
-    the tasks that read it, with their numbers. ``is_read``: by a task or by a global store."""
+    the tasks that read it, with their numbers. ``is_global``: a global store reads it."""
 
     log: list[ProducedRecord]
     queue: deque[ProducedRecord]
     readers: list[tuple[int, Task]]
     is_global: bool
-    is_read: bool
 
 
 class _Capture:
@@ -425,12 +424,11 @@ class TopologyTestDriver:
         if not 0 <= number < count:
             raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {number}")
         tp = (topic, number)
-        route = self._routes.get(tp) or self._route(tp)
+        log, _, readers, is_global = self._routes.get(tp) or self._route(tp)
         record = _record((topic, number, key, value, timestamp, headers))
-        if route.is_read:
-            self._deliver(record, route)
-        route.log.append(record)
-        if not route.is_read:
+        self._deliver(record, len(log), readers, is_global)
+        log.append(record)
+        if not (readers or is_global):
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
@@ -440,24 +438,22 @@ class TopologyTestDriver:
             self._is_whole = False
             raise
 
-    def _deliver(self, record: ProducedRecord, route: _Route) -> None:
-        """Gives a record to those that read it."""
+    def _deliver(self, record: ProducedRecord, offset: int, readers: list[tuple[int, Task]], is_global: bool) -> None:
+        """Gives a record to those that read its partition."""
         topic, partition, key, value, timestamp, headers = record
-        offset = len(route.log)
         each = [headers] if headers else None
         columns = RecordColumns([key], [value], [timestamp], offset, offset + 1, None, each, (timestamp, timestamp))
-        for number, task in route.readers:
+        for number, task in readers:
             task.add_batch(topic, partition, columns)
             self._waiting.add(number)
-        if route.is_global:
+        if is_global:
             self._globals.apply(topic, partition, columns)
             self._globals.write()
 
     def _route(self, tp: TopicPartition) -> _Route:
         readers = [(number, task) for number, task in enumerate(self._tasks) if self._reads(task, *tp)]
-        is_global = tp[0] in self._globals.topics
         log, queue = self._logs.setdefault(tp, []), self.output_queue(tp[0])
-        route = self._routes[tp] = _Route(log, queue, readers, is_global, bool(readers) or is_global)
+        route = self._routes[tp] = _Route(log, queue, readers, tp[0] in self._globals.topics)
         return route
 
     def _reads(self, task: Task, topic: str, partition: int) -> bool:
@@ -496,11 +492,11 @@ class TopologyTestDriver:
             record = produced[self._followed]
             self._followed += 1
             tp = record[:2]
-            route = routes.get(tp) or self._route(tp)
-            route.queue.append(record)
-            if route.is_read:
-                self._deliver(record, route)
-            route.log.append(record)
+            log, queue, readers, is_global = routes.get(tp) or self._route(tp)
+            queue.append(record)
+            if readers or is_global:
+                self._deliver(record, len(log), readers, is_global)
+            log.append(record)
 
     # ------------------------------------------------------------------------------------------------- time, commit
 

@@ -131,8 +131,6 @@ class ObservedTask:
 class Environment:
     """One per task. Times are milliseconds; -1 for a stream time that is not known yet."""
 
-    has_begun = False
-    """Whether :meth:`begin` was called."""
     is_timed = True
     """Whether the processors are to begin yet, or there was ever a punctuation by the wall clock."""
     collect_texts: Callable[[str, Texts, Times], None] | None = None
@@ -230,9 +228,8 @@ class Environment:
 
     def begin(self, system_time_ms: int) -> None:
         """Initializes the user's processors, once their stores are restored. Further calls have no effect."""
-        beginnings, self._beginnings = self._beginnings, None
-        self.has_begun = True
-        if beginnings is not None:
+        if self._beginnings is not None:
+            beginnings, self._beginnings = self._beginnings, None
             self.system_time_ms = system_time_ms
             for begin in beginnings:
                 begin()

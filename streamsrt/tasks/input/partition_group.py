@@ -69,9 +69,9 @@ class _Queue:
         self.fetched_to = -1
         self.high_watermark = -1
 
-    def open_batch(self) -> None:
-        """Looks at the first one; there is one."""
-        self.head = self.batches[0].timestamps[self.position]
+    def open_batch(self, columns: RecordColumns) -> None:
+        """Looks at the batch that is the first one now."""
+        self.head = columns.timestamps[0]
         self.highest = -1
         self.is_ordered = None
 
@@ -98,7 +98,7 @@ class _Queue:
             self.position = 0
             self.head = None
             if self.batches:
-                self.open_batch()
+                self.open_batch(self.batches[0])
             return columns if start == 0 else columns.cut(start)
         self.position = stop
         self.head = columns.timestamps[stop]
@@ -147,7 +147,7 @@ class PartitionGroup:
         queue.batches.append(columns)
         self.buffered += len(columns.keys)
         if queue.head is None:
-            queue.open_batch()
+            queue.open_batch(columns)
 
     def wait_for(self, partitions: Iterable[TopicPartition]) -> None:
         """Their high watermarks will be noted, and are unknown until then (rule 3)."""
@@ -217,6 +217,9 @@ class PartitionGroup:
     def _next(self) -> tuple[TopicPartition | None, int | None, int | None]:
         """Returns the partition of the next record, the time up to which its records come first (None: all of them), and
         the next record's time."""
+        if len(self._queues) == 1:
+            ((partition, queue),) = self._queues.items()
+            return (None if queue.head is None else partition), None, queue.head
         chosen: TopicPartition | None = None
         lowest: int | None = None
         bound: int | None = None
@@ -283,7 +286,7 @@ class PartitionGroup:
             queue.batches[0] = queue.batches[0].cut(queue.position)
             queue.position = 0
         queue.batches.appendleft(columns)
-        queue.open_batch()
+        queue.open_batch(columns)
         self.buffered += len(columns.keys)
 
     def clear(self) -> None:
