@@ -31,12 +31,7 @@ from streamsrt.runtime.metrics import Metric, MetricList
 from streamsrt.runtime.task_metrics import user_metrics
 from streamsrt.runtime.topology_version import misread_stores
 from streamsrt.sensors import Rates
-from streamsrt.state.access import (
-    KeyValueAccess,
-    SessionAccess,
-    VersionedAccess,
-    WindowAccess,
-)
+from streamsrt.state.access import KeyValueAccess, SessionAccess, VersionedAccess, WindowAccess
 from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_access
 from streamsrt.tasks.derived_partitions import DerivedPartitions
 from streamsrt.tasks.global_state import GlobalState
@@ -132,19 +127,18 @@ class _Capture:
             # Most come like this, and the way below costs three times as much.
             produced.append(_record((topic, partition, keys[0], values[0], timestamps[0], ())))
             return
-        partitions: Iterable[int]
+        count = self._partitions_of(topic)
+        partitions: Iterable[int] = map(partition_for, partition_keys or keys, repeat(count))
         if isinstance(partition, int):
             partitions = repeat(partition)
-        elif partition is None:
-            partitions = self._chosen(topic, partition_keys or keys)
-        else:
+        elif partition is not None:
             at, numbers = spread(partition)
             keys, values, timestamps = picked(keys, at), picked(values, at), picked(timestamps, at)
             headers = None if headers is None else picked(headers, at)
             partition_keys = None if partition_keys is None else picked(partition_keys, at)
             known = [number for number in numbers if number is not None]
-            check_partitions(topic, self._partitions_of(topic), min(known, default=0), max(known, default=0))
-            default = self._chosen(topic, partition_keys or keys)
+            check_partitions(topic, count, min(known, default=0), max(known, default=0))
+            default = map(partition_for, partition_keys or keys, repeat(count))
             partitions = [d if number is None else number for number, d in zip(numbers, default, strict=False)]
         each = repeat(()) if headers is None else map(tuple, headers)
         records = map(_record, zip(repeat(topic), partitions, keys, values, timestamps, each, strict=False))
@@ -155,10 +149,6 @@ class _Capture:
             if (reason := refuse(topic, record.key, record.value)) is not None:
                 raise RefusedRecordError(reason)
             produced.append(record)
-
-    def _chosen(self, topic: str, keys: Keys) -> Iterable[int]:
-        """The partitions that keys have without a partitioner."""
-        return map(partition_for, keys, repeat(self._partitions_of(topic)))
 
     def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
         raw = texts.tolist()
@@ -332,7 +322,7 @@ class TopologyTestDriver:
         found = self._counts.tasks(topology)
         self._task_config = replace(TaskConfig.of(config, max(1, len(found))), is_measured=False)
         if not generate or refuse is not None:
-            self._task_config = _without_generation(self._task_config)
+            self._task_config = replace(self._task_config, generate=False)
         self._globals = self._global_state(topology)
         self._tasks: list[Task] = []
         self._is_whole = True
@@ -424,11 +414,11 @@ class TopologyTestDriver:
         if not 0 <= number < count:
             raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {number}")
         tp = (topic, number)
-        log, _, readers, is_global = self._routes.get(tp) or self._route(tp)
+        route = self._routes.get(tp) or self._route(tp)
         record = _record((topic, number, key, value, timestamp, headers))
-        self._deliver(record, len(log), readers, is_global)
-        log.append(record)
-        if not (readers or is_global):
+        self._deliver(record, route)
+        route.log.append(record)
+        if not (route.readers or route.is_global):
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
@@ -438,22 +428,21 @@ class TopologyTestDriver:
             self._is_whole = False
             raise
 
-    def _deliver(self, record: ProducedRecord, offset: int, readers: list[tuple[int, Task]], is_global: bool) -> None:
-        """Gives a record to those that read its partition."""
+    def _deliver(self, record: ProducedRecord, route: _Route) -> None:
         topic, partition, key, value, timestamp, headers = record
-        each = [headers] if headers else None
+        offset, each = len(route.log), [headers] if headers else None
         columns = RecordColumns([key], [value], [timestamp], offset, offset + 1, None, each, (timestamp, timestamp))
-        for number, task in readers:
+        for number, task in route.readers:
             task.add_batch(topic, partition, columns)
             self._waiting.add(number)
-        if is_global:
+        if route.is_global:
             self._globals.apply(topic, partition, columns)
             self._globals.write()
 
     def _route(self, tp: TopicPartition) -> _Route:
         readers = [(number, task) for number, task in enumerate(self._tasks) if self._reads(task, *tp)]
-        log, queue = self._logs.setdefault(tp, []), self.output_queue(tp[0])
-        route = self._routes[tp] = _Route(log, queue, readers, tp[0] in self._globals.topics)
+        log, is_global = self._logs.setdefault(tp, []), tp[0] in self._globals.topics
+        route = self._routes[tp] = _Route(log, self.output_queue(tp[0]), readers, is_global)
         return route
 
     def _reads(self, task: Task, topic: str, partition: int) -> bool:
@@ -492,11 +481,11 @@ class TopologyTestDriver:
             record = produced[self._followed]
             self._followed += 1
             tp = record[:2]
-            log, queue, readers, is_global = routes.get(tp) or self._route(tp)
-            queue.append(record)
-            if readers or is_global:
-                self._deliver(record, len(log), readers, is_global)
-            log.append(record)
+            route = routes.get(tp) or self._route(tp)
+            route.queue.append(record)
+            if route.readers or route.is_global:
+                self._deliver(record, route)
+            route.log.append(record)
 
     # ------------------------------------------------------------------------------------------------- time, commit
 
@@ -700,20 +689,11 @@ def _milliseconds(duration: timedelta | int) -> int:
 
 
 def _columns(records: Sequence[ProducedRecord], offset: int) -> RecordColumns:
-    headers = [record.headers for record in records]
+    """There is at least one record."""
+    _, _, keys, values, timestamps, headers = map(list, zip(*records, strict=True))
     return RecordColumns(
-        [record.key for record in records],
-        [record.value for record in records],
-        [record.timestamp for record in records],
-        offset,
-        offset + len(records),
-        None,
-        headers if any(headers) else None,
+        keys, values, timestamps, offset, offset + len(records), None, headers if any(headers) else None
     )
-
-
-def _without_generation(config: TaskConfig) -> TaskConfig:
-    return replace(config, generate=False)
 
 
 def _memory_store(spec: StoreSpec) -> LaidOut:
