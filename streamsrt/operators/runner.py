@@ -438,12 +438,14 @@ class Runner:
 
     def flush(self) -> None:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
-        self.env.finish_calls()
+        env = self.env
+        env.finish_calls()
         try:
             while self.has_changes():
                 for store, flush in self._flushes:
                     flush(store)
-                self.env.finish_calls()
+                if env.windows:
+                    env.finish_calls()
         except UpcastError as error:
             raise ProcessingError(error.with_advice) from error
 

@@ -155,13 +155,9 @@ class Flushed:
         starts: Sequence[int] | None = None,
     ) -> Flushed:
         """Changed entries as columns."""
-        if len(entries) == 1:
-            entry = entries[0]
-            keys, values, timestamps = [entry.key], [entry.value], [entry.timestamp]
-        else:
-            keys = [entry.key for entry in entries]
-            values = [entry.value for entry in entries]
-            timestamps = [entry.timestamp for entry in entries]
+        keys = [entry.key for entry in entries]
+        values = [entry.value for entry in entries]
+        timestamps = [entry.timestamp for entry in entries]
         return cls(keys, values, timestamps, serialize, store_keys, starts, entries)
 
     @property
@@ -333,8 +329,9 @@ class KeyValueCache(dict[bytes, Entry]):
         entry.dirty = False
         if forwards and entry.value is None and self.value_before(entry) is None:
             return None
-        flushed = Flushed.of([entry], self.format.serialize)
-        key, row = entry.key, self.format.row(entry.timestamp, flushed.raw_values[0])
+        key, form = entry.key, self.format
+        flushed = Flushed([key], [entry.value], [entry.timestamp], form.serialize, entries=[entry])
+        row = form.row(entry.timestamp, flushed.raw_values[0])
         self.pending[key] = row
         self._row_bytes = bytes_of(key, row)
         return flushed

@@ -38,7 +38,9 @@ class MemoryStore:
         return self._data().get(key)
 
     def write(self, puts: Iterable[tuple[bytes, bytes | None]], *, changelog_offset: int | None = None) -> None:
-        data = self._data()
+        data = self._values
+        if data is None:
+            raise StoreClosedError(self.name)
         count_before = len(data)
         size_bytes = self._size_bytes
         gone = False

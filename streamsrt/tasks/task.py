@@ -476,14 +476,8 @@ class Task:
             if self._has_changes():
                 self._runner.env.commit_requested = True
             else:
-                self._evict()
-
-    def _evict(self) -> None:
-        if not self.caches:
-            return
-        share = self._limit_bytes // len(self.caches)
-        for cache in self.caches.values():
-            cache.evict(share)
+                for cache in self.caches.values():
+                    cache.evict(self._limit_bytes // len(self.caches))
 
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
@@ -558,13 +552,14 @@ class Task:
     def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""
         ends, env, specs = changelog_end_offsets or {}, self._runner.env, self._plan.specs
+        share = self._limit_bytes // max(1, len(self.caches))
         for name, cache in self.caches.items():
             source = specs[name].source_topic
             # A source topic that serves as changelog is read up to the processed position.
             cache.write(ends.get(name) if source is None else self._offsets.get((source, self.task_id.partition)))
+            cache.evict(share)
         self._uncommitted.clear()
         env.commit_requested = False
-        self._evict()
         for callback in env.committed:
             callback()
 

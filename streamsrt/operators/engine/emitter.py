@@ -167,8 +167,7 @@ class Emitter:
             self.body = []
             # The first column is an iterator, of which a failure tells how far it has come.
             first = next(iter(columns.values()))
-            whole = {name: f"list({column})" if column == first else column for name, column in columns.items()}
-            self.prologue = [f"{to} = {whole[value]}" for to, value in lists.items()]
+            self.prologue = [f"{first} = list({first})", *(f"{to} = {columns[value]}" for to, value in lists.items())]
 
     def counter(self, counters: object, attribute: str) -> str:
         """A local integer that is added to ``counters.attribute`` at the end."""

@@ -103,13 +103,15 @@ def test_two_sinks_of_one_topic_keep_the_order_of_records() -> None:
 def test_columns_that_only_pass_are_handed_on_without_a_loop() -> None:
     builder = StreamsBuilder()
     stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
-    stream.to("out", key=serdes.string, value=serdes.string)
+    for topic in ("out", "copy"):
+        stream.to(topic, key=serdes.string, value=serdes.string)
     kept, changed = (lines_of(topology, "in") for topology in (builder.build(), written_twice()))
     assert not [line for line in kept if "for " in line]
     assert [line for line in changed if "for " in line]
     rows = [("a", "x"), (None, "y"), ("b", None)]
     written = run(builder.build(), *rows)
     assert [row[:2] for row in written.topics["out"]] == [(b"a", b"x"), (None, b"y"), (b"b", None)]
+    assert written.topics["copy"] == written.topics["out"]
 
 
 def written_twice() -> Topology:
