@@ -86,7 +86,7 @@ class TestRecord(NamedTuple, Generic[K, V]):
     headers: Headers = ()
 
 
-_record: Callable[[Iterable[Any]], ProducedRecord] = partial(tuple.__new__, ProducedRecord)
+_record: Callable[[Iterable[object]], ProducedRecord] = partial(tuple.__new__, ProducedRecord)
 """What a named tuple does, at a third of the time."""
 
 TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka Streams'; it is no test class
