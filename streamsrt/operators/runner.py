@@ -21,7 +21,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import repeat
-from operator import attrgetter, length_hint
+from operator import length_hint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,8 +48,9 @@ from streamsrt.operators.engine.environment import (
 from streamsrt.operators.engine.expiry import Expiry
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
-from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology
+from streamsrt.operators.engine.plan import Counters, FlushedStore, ResolvedSubtopology
 from streamsrt.operators.engine.processor_nodes import PathBuilder
+from streamsrt.operators.kinds import counting
 from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
 from streamsrt.operators.kinds.user_processors import wrap_operator
@@ -62,8 +63,7 @@ from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
 from topology.graph import nodes
-from topology.graph.operations.traits import Code, RunEnd, emits_on_close, own_store, traits_of, window_size_ms
-from topology.graph.store_kinds import RowsOfKey, rows_of
+from topology.graph.operations.traits import Code, RunEnd, own_store, traits_of, window_size_ms
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.row_versions import UpcastError
@@ -72,7 +72,6 @@ from topology.spec.windows import Windowed
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
 
-_DIRTY = attrgetter("dirty")
 _EMPTY_HEADERS: tuple[()] = ()
 
 
@@ -137,22 +136,19 @@ class Runner:
         self._ends_with_runs = self._has_processors or bool(ends - {RunEnd.NOTHING})
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
+        self._has_idle = bool(self._idle)
         self._generate = generate and not self._has_processors and not self._expiry.stores
         # What a suppression holds back may have headers from before a restart.
         self._headers = any(traits_of(op).holds_back for op in used)
         self._compiled: dict[tuple[str | None, bool, bool], Generated | None] = {}
         """By source (None: all of them), whether it is for a flush, and whether records have headers."""
         self._counting: dict[str, KeyCounting | WindowCounting] = {}
-        self._owners = {
-            store: node.name
-            for node in plan.subtopology.nodes
-            if isinstance(node, nodes.ProcessorNode)
-            and (store := own_store(node.operation))
-            and not emits_on_close(node.operation)
-        }
-        self._holding_back = {
-            spec.name for spec in plan.subtopology.stores if rows_of(plan.specs[spec.name]) is RowsOfKey.HELD
-        }
+        self._has_counted = False
+        """Whether a run was ever counted as a whole."""
+        self._flushes: list[tuple[FlushedStore, Callable[[FlushedStore], None]]] = [
+            (store, self._flush_store if meter is None else meter.flushing(self._flush_store))
+            for store, meter in ((each, store_meters.get(each.name)) for each in plan.flushed_stores)
+        ]
         self._passing: dict[str, Callable[[int], None]] = {}
         self._merging: bool | None = None
         self._at: tuple[Sequence[tuple[str, int]], RecordColumns | MergedColumns, Iterator[object]] = (
@@ -176,8 +172,8 @@ class Runner:
             for source in self.plan.subtopology.sources:
                 self._path.node(source.name)
         if self._generate:
-            counting = {source.name: counting_of(self.env, source.name) for source in self.plan.subtopology.sources}
-            self._counting = {name: each for name, each in counting.items() if each is not None}
+            found = {source.name: counting_of(self.env, source.name) for source in self.plan.subtopology.sources}
+            self._counting = {name: each for name, each in found.items() if each is not None}
 
     def begin(self, system_time_ms: int) -> None:
         """Lets the user's processors begin, once: when the stores are restored and the stream time is known."""
@@ -193,7 +189,7 @@ class Runner:
         self.failed_index = 0
         if columns.headers is not None:
             self._headers = True
-        if self._idle:
+        if self._has_idle:
             self._idle.arrived(source)
         if self._counting and self._is_counted(source, columns):
             return
@@ -226,7 +222,7 @@ class Runner:
         self.failed_index = 0
         if merged.headers is not None:
             self._headers = True
-        if self._idle:
+        if self._has_idle:
             for source in sources:
                 self._idle.arrived(source)
         self._settle_counts()
@@ -257,39 +253,43 @@ class Runner:
         *more: Sequence[int],
     ) -> None:
         """``partitions``: of the columns, or of each of their parts. ``more``: arguments behind the columns."""
-        start, count = 0, len(columns.keys)
-        arguments: list[Sequence[object]] = [columns.values, columns.timestamps]
+        arguments: tuple[Sequence[object], ...] = (columns.keys, columns.values, columns.timestamps, *more)
         if self._headers:
-            arguments.append([_EMPTY_HEADERS] * count if columns.headers is None else columns.headers)
-        arguments += more
-        while start < count:
-            rest = arguments if start == 0 else [column[start:] for column in arguments]
-            keys = iter(columns.keys if start == 0 else columns.keys[start:])
+            each = [_EMPTY_HEADERS] * len(columns.keys) if columns.headers is None else columns.headers
+            arguments = (*arguments[:3], each, *more)
+        start, (raw_keys, *rest) = 0, arguments
+        while raw_keys:
+            keys = iter(raw_keys)
             self._at = (partitions, columns, keys)
             try:
                 generated.run(keys, *rest)
-                start = count
+                return
             except BaseException as error:  # a user's function may raise anything
                 if isinstance(error, RecordError | StateError):
                     # Refused by the collector, or a store can't be used: nothing of the run may count as done.
                     self.failed_index = start
                     raise
-                index = self.failed_index = count - length_hint(keys) - 1
+                index = self.failed_index = len(columns.keys) - length_hint(keys) - 1
                 self._skip_or_raise(generated, error, index)
                 start = index + 1
+            raw_keys, *rest = [column[start:] for column in arguments]
 
     def _is_counted(self, source: str, columns: RecordColumns) -> bool:
-        counting = self._counting.get(source)
-        if counting is not None and counting.take(columns):
-            if counting.meter is not None:
-                counting.meter.came_all(columns.timestamps, self.env.system_time_ms)
+        if not self._has_counted and len(columns.keys) < counting.SHORT_RUN_RECORDS:
+            return False
+        counts = self._counting.get(source)
+        if counts is not None and counts.take(columns):
+            self._has_counted = True
+            if counts.meter is not None:
+                counts.meter.came_all(columns.timestamps, self.env.system_time_ms)
             return True
         self._settle_counts()
         return False
 
     def _settle_counts(self) -> None:
-        for counting in self._counting.values():
-            counting.cache.settle()
+        if self._has_counted:
+            for counts in self._counting.values():
+                counts.cache.settle()
 
     def current(self) -> RecordMetadata | None:
         """The record that is being processed; None where that is not known. Any thread may ask, while a run is on."""
@@ -438,49 +438,49 @@ class Runner:
 
     def flush(self) -> None:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
-        self.env.finish_calls()
+        env = self.env
+        env.finish_calls()
         try:
             while self.has_changes():
-                for store in self.plan.flushed_stores:
-                    meter = self.env.store_meters.get(store)
-                    (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
-                self.env.finish_calls()
+                for store, flush in self._flushes:
+                    flush(store)
+                if env.windows:
+                    env.finish_calls()
         except UpcastError as error:
             raise ProcessingError(error.with_advice) from error
 
     def has_changes(self) -> bool:
         """Whether a cache has changes that were not flushed."""
-        return any(map(_DIRTY, self.caches.values())) or (
-            bool(self._counting) and any(counting.cache.has_counted for counting in self._counting.values())
-        )
+        for cache in self.caches.values():
+            if cache.dirty:
+                return True
+        return self._has_counted and any(counts.cache.has_counted for counts in self._counting.values())
 
-    def _flush_store(self, store: str) -> None:
-        cache = self.caches[store]
-        if store in self._holding_back:
-            self._log_held_back(store, cache_of(SuppressionBuffer, self.caches, store))
+    def _flush_store(self, store: FlushedStore) -> None:
+        cache = self.caches[store.name]
+        if store.holds_back:
+            self._log_held_back(store, cache_of(SuppressionBuffer, self.caches, store.name))
             return
         assert not isinstance(cache, SuppressionBuffer)
-        cached = self.plan.is_cached(store)
         try:
-            flushed = cache.flush(forwards=cached)
+            flushed = cache.flush(forwards=store.is_cached)
         except UnwritableValueError as error:
-            raise self._unwritable(store, error) from error
-        if flushed is None or not cached:
+            raise self._unwritable(store.name, error) from error
+        if flushed is None or not store.is_cached:
             return
-        if self.plan.writes_changelog(store):
+        if store.changelog is not None:
             self._collect(
-                self.plan.changelog_topic(store),
+                store.changelog,
                 flushed.store_keys,
                 flushed.raw_values,
                 flushed.timestamps,
-                flushed.deletions_headers if self.plan.marks_deletions(store) else None,
+                flushed.deletions_headers if store.marks_deletions else None,
                 self._task_partition,
             )
-        owner = self._owners.get(store)
-        if owner is not None:
+        if store.owner is not None:
             # The headers of such a session are those that its row has, and aggregations give their rows none.
-            flushed.has_headers = not (self.plan.marks_deletions(store) and flushed.ends is not None)
-            self._forward(owner, cache, flushed)
+            flushed.has_headers = not (store.marks_deletions and flushed.ends is not None)
+            self._forward(store.owner, cache, flushed)
 
     def _unwritable(self, store: str, error: UnwritableValueError) -> ProductionError:
         spec = self.plan.specs[store]
@@ -494,28 +494,25 @@ class Runner:
             "for such a value: processing.exception.handler decides about its record then"
         )
 
-    def _log_held_back(self, store: str, buffer: SuppressionBuffer) -> None:
+    def _log_held_back(self, store: FlushedStore, buffer: SuppressionBuffer) -> None:
         """Logs what a suppression held back or let go. These records have no time of their own."""
         keys, values, headers = buffer.take_changes()
-        if keys and self.plan.writes_changelog(store):
+        if keys and store.changelog is not None:
             times = [self.env.system_time_ms] * len(keys)
-            self._collect(self.plan.changelog_topic(store), keys, values, times, headers, self._task_partition)
+            self._collect(store.changelog, keys, values, times, headers, self._task_partition)
 
-    def _forward(self, owner: str, cache: Cache, flushed: Flushed) -> None:
-        node = self.plan.node(owner)
-        assert isinstance(node, nodes.ProcessorNode)
-        if not node.result_children:
-            return
+    def _forward(self, node: nodes.ProcessorNode, cache: Cache, flushed: Flushed) -> None:
         if node.sends_old_values:
             assert not isinstance(cache, DuplicatesCache | SuppressionBuffer), "nothing is forwarded from these"
             cache.read_olds(flushed)
-        generated = self._function(owner, flush=True)
+        generated = self._function(node.name, flush=True)
         if generated is None:
             self._forward_path(node, flushed)
             return
-        keys = iter(flushed.keys)
+        raw_keys, *columns = generated.columns_of(flushed)
+        keys = iter(raw_keys)
         try:
-            generated.run(keys, *[getattr(flushed, column) for column in generated.columns[1:]])
+            generated.run(keys, *columns)
         except (RecordError, StateError):
             raise
         except BaseException as error:  # a user's function may raise anything

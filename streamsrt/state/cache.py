@@ -136,15 +136,15 @@ class Flushed:
         self.olds: list[object] = []
         self.timestamps = timestamps
         self.starts = starts
-        self.store_keys = self.keys if store_keys is None else store_keys
+        self.store_keys = keys if store_keys is None else store_keys
         self.raw_values: list[bytes | None]
         try:
-            if None in self.values:
-                self.raw_values = [None if v is None else serialize(v) for v in self.values]
+            if None in values:
+                self.raw_values = [None if v is None else serialize(v) for v in values]
             else:
-                self.raw_values = list(map(serialize, self.values))
+                self.raw_values = list(map(serialize, values))
         except Exception as error:
-            raise _unwritable(self.keys, self.values, serialize, error) from error
+            raise _unwritable(keys, values, serialize, error) from error
 
     @classmethod
     def of(
@@ -206,15 +206,14 @@ class RowFormat:
         except Exception as error:
             raise unreadable(self.store, key, value, error) from error
 
+    def row(self, timestamp: int, raw_value: bytes | None) -> bytes | None:
+        return _pack_timestamp(timestamp) + raw_value if self.timestamped and raw_value is not None else raw_value
+
     def rows(self, timestamps: Sequence[int], raw_values: Sequence[bytes | None]) -> list[bytes | None]:
         if not self.timestamped:
             return list(raw_values)
         if None in raw_values:
-            pack = _pack_timestamp
-            return [
-                None if value is None else pack(timestamp) + value
-                for timestamp, value in zip(timestamps, raw_values, strict=True)
-            ]
+            return list(map(self.row, timestamps, raw_values))
         return list(map(add, map(_pack_timestamp, timestamps), raw_values))
 
 
@@ -310,6 +309,8 @@ class KeyValueCache(dict[bytes, Entry]):
             return None
         entries = self.dirty
         self.dirty = []
+        if len(entries) == 1:
+            return self._flush_one(entries[0], forwards=forwards)
         entries.sort(key=_by_sequence)
         deleted = False
         for entry in entries:
@@ -322,6 +323,18 @@ class KeyValueCache(dict[bytes, Entry]):
         if not changed:
             return None
         return self._flushed(Flushed.of(changed, self.format.serialize))
+
+    def _flush_one(self, entry: Entry, *, forwards: bool) -> Flushed | None:
+        """The only changed row, as most commits after a single record have it: what is done for columns costs more."""
+        entry.dirty = False
+        if forwards and entry.value is None and self.value_before(entry) is None:
+            return None
+        key, form = entry.key, self.format
+        flushed = Flushed([key], [entry.value], [entry.timestamp], form.serialize, entries=[entry])
+        row = form.row(entry.timestamp, flushed.raw_values[0])
+        self.pending[key] = row
+        self._row_bytes = bytes_of(key, row)
+        return flushed
 
     def _flushed(self, flushed: Flushed) -> Flushed:
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
@@ -393,26 +406,27 @@ class KeyValueCache(dict[bytes, Entry]):
         """Puts everything pending into the store, as one batch in key order."""
         pending = self.pending
         if pending or changelog_offset is not None:
-            self.store.write([(key, pending[key]) for key in sorted(pending)], changelog_offset=changelog_offset)
+            rows = [(key, pending[key]) for key in sorted(pending)] if len(pending) > 1 else list(pending.items())
+            self.store.write(rows, changelog_offset=changelog_offset)
             self.pending = {}
 
     def size_bytes(self) -> int:
-        counted = 0 if self.counts is None else len(self.counts) + len(self.counts.older or ())
-        return self._bytes_of(len(self) + len(self._previous) + counted)
+        rows = len(self) + len(self._previous)
+        if self.counts is not None:
+            rows += len(self.counts) + len(self.counts.older or ())
+        return rows * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
 
     def evict(self, limit_bytes: int) -> None:
         """Drops entries that were not used lately, where there are more than ``limit_bytes`` of them."""
-        if self.dirty or self.pending or self.has_counted or self.size_bytes() <= limit_bytes:
+        if self.size_bytes() <= limit_bytes or self.dirty or self.pending or self.has_counted:
             return
-        keeps = self._bytes_of(len(self) + len(self.counts or ())) <= limit_bytes
+        kept = len(self) + len(self.counts or ())
+        keeps = kept * (ENTRY_OVERHEAD_BYTES + self._row_bytes) <= limit_bytes
         self._previous = dict(self) if keeps else {}
         self.clear()
         if self.counts is not None:
             self.counts.older = None
             self.counts = CountedRows(self._adopted, self.counts if keeps else None)
-
-    def _bytes_of(self, entries: int) -> int:
-        return entries * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
 
     def forget(self) -> None:
         """Drops every entry, changed ones too: the store was rewritten from its changelog."""
@@ -459,7 +473,14 @@ def changed_entries(counts: CountedRows, start: int = 0) -> list[Entry]:
     return entries
 
 
+def bytes_of(key: bytes, row: bytes | None) -> int:
+    """What they take in memory, as Python's objects."""
+    return len(key) + len(row or b"") + 33
+
+
 def average_bytes(keys: Sequence[bytes], rows: list[bytes | None]) -> int:
     """Bytes of a key and its row, estimated from a few, with what Python adds to each object."""
+    if len(rows) == 1:
+        return bytes_of(keys[0], rows[0])
     some = keys[:_SAMPLE]
     return (sum(map(len, some)) + sum(map(len, filter(None, rows[:_SAMPLE])))) // len(some) + 33

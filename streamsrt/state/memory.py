@@ -38,20 +38,21 @@ class MemoryStore:
         return self._data().get(key)
 
     def write(self, puts: Iterable[tuple[bytes, bytes | None]], *, changelog_offset: int | None = None) -> None:
-        data = self._data()
+        data = self._values
+        if data is None:
+            raise StoreClosedError(self.name)
         count_before = len(data)
         size_bytes = self._size_bytes
         gone = False
         # A list first: an iterable that raises halfway must leave the store as it was.
         for key, value in list(puts):
             old = data.get(key)
-            if old is not None:
-                size_bytes -= len(key) + len(old)
             if value is not None:
                 data[key] = value
-                size_bytes += len(key) + len(value)
+                size_bytes += len(value) - len(old) if old is not None else len(key) + len(value)
             elif old is not None:
                 del data[key]
+                size_bytes -= len(key) + len(old)
                 gone = True
         self._size_bytes = size_bytes
         if gone or len(data) != count_before:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from streamsrt.sensors import WINDOW_NS, Spread
+
+S = TypeVar("S")
 
 BYTE_STORE: Final[Mapping[str, str]] = {
     "get": "get",
@@ -81,7 +83,7 @@ class StoreMeter:
         """Stands before what user code sees of the store."""
         return Timed(store, USER_STORE, self.by_users, self)
 
-    def flushing(self, flush: Callable[[str], None]) -> Callable[[str], None]:
+    def flushing(self, flush: Callable[[S], None]) -> Callable[[S], None]:
         """What empties the record cache of the store, timed."""
         return _timed(flush, self.by_caches.setdefault("flush", Spread(WINDOW_NS)), self)
 

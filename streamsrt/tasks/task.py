@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,12 +65,19 @@ class ExtractedRecord(NamedTuple):
     system_time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitState:
-    """The contents of a commit: for each input partition the next offset and its metadata (Kafka Streams' partition
-    time)."""
+class CommitState(NamedTuple):
+    """The contents of a commit. ``ends``: for each input partition the next offset. The times, by partition and by windowed
+    operator, become the offsets' metadata."""
 
-    offsets: dict[TopicPartition, tuple[int, str]]
+    ends: Mapping[TopicPartition, int]
+    partition_times: Mapping[TopicPartition, int]
+    operator_times: Mapping[str, int]
+
+    @property
+    def offsets(self) -> dict[TopicPartition, tuple[int, str]]:
+        """For each input partition the next offset and its metadata (Kafka Streams' partition time)."""
+        times = self.operator_times
+        return {each: (end, partition_metadata(self.partition_times[each], times)) for each, end in self.ends.items()}
 
 
 class Task:
@@ -102,7 +108,7 @@ class Task:
         self._collector = collector
         self._plan = config.resolved(subtopology, application_id)
         self._stores = stores
-        self.meter = task_meter(self._plan, collector, config.recording_level)
+        self.meter = task_meter(self._plan, collector, config.recording_level, is_read=config.is_measured)
         self.caches: dict[str, Cache] = {spec.name: self._cache(spec) for spec in subtopology.stores}
         self._buffers = suppression_buffers(subtopology.stores, self.caches)
         self._runner = Runner(
@@ -151,6 +157,16 @@ class Task:
     def source_of(self, topic: str) -> SourceNode:
         """Returns the source that reads a topic of the task."""
         return self._sources[topic]
+
+    @property
+    def config(self) -> TaskConfig:
+        """Returns its settings. What it may hold in memory is set again when other tasks come and go."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TaskConfig) -> None:
+        self._config = config
+        self._limit_bytes = max(config.cache_max_bytes, config.write_buffer_max_bytes)
 
     @property
     def plan(self) -> ResolvedSubtopology:
@@ -307,13 +323,13 @@ class Task:
         records it does not wait for them.
         """
         env = self._runner.env
-        self._runner.begin(now_ms)
+        env.begin(now_ms)
         env.system_time_ms = now_ms
         began_ns = self.meter.clock_ns()
         done = 0
         measured = 0
         while done < limit_records and not (env.commit_requested or self._is_leaving) and self._group.is_ready(now_ms):
-            room = env.room
+            room = env.room if env.windows else None
             if room == 0:
                 env.await_calls(None if finishes else 0.0)
                 room = env.room
@@ -453,23 +469,15 @@ class Task:
     def _request_commit_if_full(self) -> None:
         if not self.caches:
             return
-        size = sum(cache.size_bytes() for cache in self.caches.values())
+        size = 0
+        for cache in self.caches.values():
+            size += cache.size_bytes()
         if size > self._limit_bytes:
             if self._has_changes():
                 self._runner.env.commit_requested = True
             else:
-                self._evict()
-
-    @property
-    def _limit_bytes(self) -> int:
-        return max(self.config.cache_max_bytes, self.config.write_buffer_max_bytes)
-
-    def _evict(self) -> None:
-        if not self.caches:
-            return
-        share = self._limit_bytes // len(self.caches)
-        for cache in self.caches.values():
-            cache.evict(share)
+                for cache in self.caches.values():
+                    cache.evict(self._limit_bytes // len(self.caches))
 
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
@@ -526,35 +534,33 @@ class Task:
 
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""
-        for begin in self._runner.env.observed.commit_beginnings:
+        env = self._runner.env
+        for begin in env.observed.commit_beginnings:
             begin()
         self._runner.flush()
-        self.meter.sample(self._runner.env.system_time_ms)
+        self.meter.sample(env.system_time_ms)
         self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
-        held_back, done = self._runner.env.first_held_back(), self._uncommitted | self._held_back.keys()
-        times = self.operator_times()
-        offsets = {
-            each: (held_back.get(each, self._offsets[each]), partition_metadata(self._partition_times[each], times))
-            for each in self.source_partitions
-            if each in done
-        }
-        self._held_back = {each: offset for each, offset in held_back.items() if each in offsets}
-        self._runner.env.observed.committing = {each: offset for each, (offset, _) in offsets.items()}
-        return CommitState(offsets)
+        held_back, done = env.first_held_back(), self._uncommitted
+        if self._held_back:
+            done = done | self._held_back.keys()
+        ends = {each: held_back.get(each, self._offsets[each]) for each in self.source_partitions if each in done}
+        self._held_back = {each: offset for each, offset in held_back.items() if each in ends} if held_back else {}
+        env.observed.committing = ends
+        return CommitState(ends, self._partition_times.copy(), self.operator_times())
 
     def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""
-        ends = changelog_end_offsets or {}
+        ends, env, specs = changelog_end_offsets or {}, self._runner.env, self._plan.specs
+        share = self._limit_bytes // max(1, len(self.caches))
         for name, cache in self.caches.items():
-            source = self._plan.specs[name].source_topic
+            source = specs[name].source_topic
             # A source topic that serves as changelog is read up to the processed position.
-            end = ends.get(name) if source is None else self._offsets.get((source, self.task_id.partition))
-            cache.write(end)
+            cache.write(ends.get(name) if source is None else self._offsets.get((source, self.task_id.partition)))
+            cache.evict(share)
         self._uncommitted.clear()
-        self._runner.env.commit_requested = False
-        self._evict()
-        for callback in self._runner.env.committed:
+        env.commit_requested = False
+        for callback in env.committed:
             callback()
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:
@@ -596,6 +602,8 @@ class Task:
     def operator_times(self) -> dict[str, int]:
         """Returns the stream time of each windowed operator, by its name in commits."""
         keys, times = self._stream_time_keys, self._runner.env.stream_times
+        if not times:
+            return {}
         return {keys.get(name, name): time.ms for name, time in times.items() if time.ms >= 0}
 
     def snapshot(self) -> dict[str, Values]:

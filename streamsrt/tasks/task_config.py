@@ -36,6 +36,8 @@ class TaskConfig:
     generate: bool = True
     outer_join_emit_interval_ms: int = 0
     recording_level: RecordingLevel = "INFO"
+    is_measured: bool = True
+    """Whether anybody reads the figures that the task's meter has at that level."""
 
     @classmethod
     def of(cls, config: StreamsConfig, tasks: int = 1) -> TaskConfig:

@@ -179,8 +179,21 @@ class TaskMeter:
             meter.produced(records, times, collector.record_bytes(topic), now_ms)
 
 
-def task_meter(plan: ResolvedSubtopology, collector: object, level: RecordingLevel) -> TaskMeter:
-    """Creates the counters of a task."""
+class UnreadMeter(TaskMeter):
+    """The counters of a task that nobody reads: they count nothing."""
+
+    def done(self, topic: str, timestamps: list[int], latest: int, now_ms: int, stream_time_ms: int) -> None:
+        """Does nothing, as the others."""
+
+    def iterated(self, began_ns: int, records: int, now_ms: int) -> None: ...
+    def punctuated(self, began_ns: int, ran: int, now_ms: int) -> None: ...
+    def sample(self, now_ms: int) -> None: ...
+
+
+def task_meter(
+    plan: ResolvedSubtopology, collector: object, level: RecordingLevel, *, is_read: bool = True
+) -> TaskMeter:
+    """Creates the counters of a task. ``is_read`` False: nobody reads them."""
     subtopology = plan.subtopology
     sinks = {
         plan.topic(sink.topic, sink.repartition): sink.name for sink in subtopology.sinks if sink.topic is not None
@@ -189,6 +202,8 @@ def task_meter(plan: ResolvedSubtopology, collector: object, level: RecordingLev
     others = {topic for spec in subtopology.stores if (topic := plan.changelog_topic(spec.name)) is not None}
     if plan.handlers.dead_letter_topic is not None:
         others.add(plan.handlers.dead_letter_topic)
+    if not is_read:
+        return UnreadMeter(collector, sinks, chosen, others, exact=False, clock_ns=int)
     meter = TaskMeter(collector, sinks, chosen, others, exact=level != "INFO")
     if level != "INFO":
         meter.nodes = node_meters(plan, at_stores=level == "TRACE")

@@ -333,8 +333,7 @@ class Compiler:
         if first_call != call:
             raise TooComplex(f"records for {topic} are partitioned in different ways")
         for column, value in columns.items():
-            e.setup(f"{out}{column} = []", f"{how}_{out}{column} = {out}{column}.{how}")
-            e.line(f"{how}_{out}{column}({value})")
+            e.add(out + column, value, how)
         collect = e.bind("collect", self.env.collect)
         e.finish(f"if {out}k: {collect}({topic!r}, {call.format(**{c: out + c for c in columns})})")
 

@@ -8,17 +8,20 @@
    read), and a value that came as bytes is written as the same bytes.
 3. A slot's variables are assigned in the block in which they were requested. The flow is copied before a block is
    entered.
-4. The source stays in ``linecache``: tracebacks show the generated line, whose comment names the node.
+4. Where all that is done per record is to append some of the columns to lists as they are, there is no loop: the lists
+   are the columns.
+5. The source stays in ``linecache``: tracebacks show the generated line, whose comment names the node.
 """
 
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
+from operator import attrgetter
 from struct import Struct
 from types import CodeType
 from typing import Any, Literal
@@ -97,6 +100,8 @@ class Emitter:
         self._names = count()
         self._by_identity: dict[tuple[str, int], str] = {}
         self._once: set[str] = set()
+        self._lists: dict[str, str] = {}
+        """What is appended to which list; the last of it, where it is more than one thing."""
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -147,6 +152,22 @@ class Emitter:
             if text not in self._once:
                 self._once.add(text)
                 self.epilogue.append(text)
+
+    def add(self, to: str, value: str, how: Literal["append", "extend"]) -> None:
+        """Adds to a list that is made before the loop."""
+        self.setup(f"{to} = []", f"{how}_{to} = {to}.{how}")
+        self.line(f"{how}_{to}({value})")
+        self._lists[to] = value
+
+    def _pass_on(self, columns: dict[str, str]) -> None:
+        """Leaves out the loop where rule 4 applies. ``columns``: by the name of their value in a row."""
+        lists = self._lists
+        does_nothing_else = len(self.body) == len(lists) and len(self.prologue) == 2 * len(lists)
+        if does_nothing_else and columns.keys() >= set(lists.values()):
+            self.body = []
+            # The first column is an iterator, of which a failure tells how far it has come.
+            first = next(iter(columns.values()))
+            self.prologue = [f"{first} = list({first})", *(f"{to} = {columns[value]}" for to, value in lists.items())]
 
     def counter(self, counters: object, attribute: str) -> str:
         """A local integer that is added to ``counters.attribute`` at the end."""
@@ -223,21 +244,22 @@ class Emitter:
 
     def build(self, title: str, columns: list[str], variables: list[str]) -> Generated:
         """The function ``run(<columns>)``: a loop over the columns, then the epilogue."""
+        self._pass_on(dict(zip(variables, columns, strict=True)))
         bound = ", ".join(f"{name}={name}" for name in self.bound)
         head = [f"def run({', '.join(columns)}, {'*, ' + bound if bound else ''}):"]
         head += ["    " + text for text in self.prologue]
         loop = f"for {', '.join(variables)} in zip({', '.join(columns)}):"
         if len(columns) == 1:
             loop = f"for {variables[0]} in {columns[0]}:"
-        head += ["    try:", f"        {loop}"]
+        head += ["    try:", f"        {loop}" if self.body else "        pass"]
         tail = ["    finally:", *("        " + text for text in self.epilogue or ["pass"])]
-        source = "\n".join(head + (self.body or ["            pass"]) + tail) + "\n"
+        source = "\n".join(head + self.body + tail) + "\n"
         # Tasks of one subtopology share their code: as many files as there are programs, however often tasks move.
         filename = f"<streamsrt {title} #{crc32(source.encode()):08x}>"
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         namespace = dict(self.bound)
         exec(_compiled(source, filename), namespace)
-        return Generated(namespace["run"], columns, source, filename, len(head) + 1, self.origins)
+        return Generated(namespace["run"], attrgetter(*columns), source, filename, len(head) + 1, self.origins)
 
 
 @lru_cache(maxsize=256)
@@ -247,10 +269,11 @@ def _compiled(source: str, filename: str) -> CodeType:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated function, and the data to locate a failure in it. ``columns``: the names of its arguments."""
+    """A generated function, and the data to locate a failure in it. ``columns_of``: its arguments, two at least, out of an
+    object that has them as attributes."""
 
     run: Callable[..., None]
-    columns: list[str]
+    columns_of: Callable[[object], tuple[Sequence[object], ...]]
     source: str
     filename: str
     first_line: int

@@ -228,8 +228,8 @@ class Environment:
 
     def begin(self, system_time_ms: int) -> None:
         """Initializes the user's processors, once their stores are restored. Further calls have no effect."""
-        beginnings, self._beginnings = self._beginnings, None
-        if beginnings is not None:
+        if self._beginnings is not None:
+            beginnings, self._beginnings = self._beginnings, None
             self.system_time_ms = system_time_ms
             for begin in beginnings:
                 begin()

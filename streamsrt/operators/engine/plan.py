@@ -2,7 +2,8 @@
 
 A node whose operation has a store with caching on forwards nothing while records are processed; its children run when
 the cache is flushed. ``ResolvedSubtopology.flushed_stores`` lists the stores in the order of flushing: a store that is
-fed by another one's flush comes later.
+fed by another one's flush comes later. What a flush does with each of them is resolved there, too: small commits flush as
+often as records come.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from topology.graph.operations.traits import (
     FromParent,
     RowSource,
     derived_row,
+    emits_on_close,
     has_sliding_windows,
     own_store,
     traits_of,
@@ -88,6 +90,23 @@ class StreamTime:
         self.ms, self.closed_ms = map(int, values)
 
 
+@dataclass(frozen=True, slots=True)
+class FlushedStore:
+    """A store, and what becomes of its changes at a flush.
+
+    ``holds_back``: it is a suppression's. ``is_cached``: they are forwarded and logged then only. ``changelog``: the topic
+    that logs them; None where the application does not write one. ``marks_deletions``: with the headers of deletions.
+    ``owner``: the node whose children get them; None: there are none.
+    """
+
+    name: str
+    holds_back: bool
+    is_cached: bool
+    changelog: str | None
+    marks_deletions: bool
+    owner: ProcessorNode | None
+
+
 @dataclass(slots=True, kw_only=True)
 class ResolvedSubtopology:
     """A subtopology with everything resolved that it needs to run as a task."""
@@ -104,7 +123,7 @@ class ResolvedSubtopology:
     given_settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings of the application, and those that were given, by their names in Kafka's form."""
     specs: Mapping[str, StoreSpec] = field(init=False)
-    flushed_stores: tuple[str, ...] = field(init=False)
+    flushed_stores: tuple[FlushedStore, ...] = field(init=False)
     sliding_stores: frozenset[str] = field(init=False)
     """Those of sliding aggregations."""
 
@@ -115,10 +134,20 @@ class ResolvedSubtopology:
         for source in self.subtopology.sources:
             self._visit(source.name, seen, order)
         rest = [name for name in self.specs if name not in order]
-        self.flushed_stores = (*reversed(order), *rest)
-        operations = [node.operation for node in self.subtopology.nodes if isinstance(node, ProcessorNode)]
-        self.sliding_stores = frozenset(
-            store for op in operations if (store := own_store(op)) and has_sliding_windows(op)
+        processors = [node for node in self.subtopology.nodes if isinstance(node, ProcessorNode)]
+        owned = [(store, node) for node in processors if (store := own_store(node.operation))]
+        owners = {store: node for store, node in owned if not emits_on_close(node.operation) and node.result_children}
+        self.flushed_stores = tuple(self._flushed(name, owners.get(name)) for name in (*reversed(order), *rest))
+        self.sliding_stores = frozenset(store for store, node in owned if has_sliding_windows(node.operation))
+
+    def _flushed(self, name: str, owner: ProcessorNode | None) -> FlushedStore:
+        return FlushedStore(
+            name,
+            holds_back=rows_of(self.specs[name]) is RowsOfKey.HELD,
+            is_cached=self.is_cached(name),
+            changelog=self.changelog_topic(name) if self.writes_changelog(name) else None,
+            marks_deletions=self.marks_deletions(name),
+            owner=owner,
         )
 
     def _visit(self, name: str, seen: set[str], order: list[str]) -> None:

@@ -69,13 +69,11 @@ class _Queue:
         self.fetched_to = -1
         self.high_watermark = -1
 
-    def open_batch(self) -> None:
-        if self.batches:
-            self.head = self.batches[0].timestamps[self.position]
-            self.highest = -1
-            self.is_ordered = None
-        else:
-            self.head = None
+    def open_batch(self, columns: RecordColumns) -> None:
+        """Looks at the batch that is the first one now."""
+        self.head = columns.timestamps[0]
+        self.highest = -1
+        self.is_ordered = None
 
     def times(self, limit_records: int) -> tuple[list[int], int, int]:
         """Returns the times by which its next records are merged: a list, and the indexes of the first one and of the one
@@ -98,7 +96,9 @@ class _Queue:
         if stop == len(columns.keys):
             self.batches.popleft()
             self.position = 0
-            self.open_batch()
+            self.head = None
+            if self.batches:
+                self.open_batch(self.batches[0])
             return columns if start == 0 else columns.cut(start)
         self.position = stop
         self.head = columns.timestamps[stop]
@@ -147,7 +147,7 @@ class PartitionGroup:
         queue.batches.append(columns)
         self.buffered += len(columns.keys)
         if queue.head is None:
-            queue.open_batch()
+            queue.open_batch(columns)
 
     def wait_for(self, partitions: Iterable[TopicPartition]) -> None:
         """Their high watermarks will be noted, and are unknown until then (rule 3)."""
@@ -199,7 +199,7 @@ class PartitionGroup:
         chosen, bound, _ = self._next()
         if chosen is None:
             return None
-        return self._run(chosen, self._end_of_run(self._queues[chosen], limit_records, bound))
+        return self._run(chosen, limit_records, bound)
 
     def next_merged(self, limit_records: int, merges: Callable[[], bool]) -> Run | MergedRun | None:
         """Like :meth:`next_run`; if ``merges``, returns records of several partitions where a run of one partition would
@@ -212,11 +212,14 @@ class PartitionGroup:
             timestamps = queue.batches[0].timestamps
             if timestamps[min(queue.position + SHORT_RUN_RECORDS, len(timestamps)) - 1] > bound and merges():
                 return self._merged(limit_records)
-        return self._run(chosen, self._end_of_run(queue, limit_records, bound))
+        return self._run(chosen, limit_records, bound)
 
     def _next(self) -> tuple[TopicPartition | None, int | None, int | None]:
         """Returns the partition of the next record, the time up to which its records come first (None: all of them), and
         the next record's time."""
+        if len(self._queues) == 1:
+            ((partition, queue),) = self._queues.items()
+            return (None if queue.head is None else partition), None, queue.head
         chosen: TopicPartition | None = None
         lowest: int | None = None
         bound: int | None = None
@@ -232,26 +235,22 @@ class PartitionGroup:
                 bound = head
         return chosen, bound, lowest
 
-    def _run(self, partition: TopicPartition, stop: int) -> Run:
-        columns = self._queues[partition].take(stop)
-        self.buffered -= len(columns.keys)
-        return Run(partition, columns)
-
-    @staticmethod
-    def _end_of_run(queue: _Queue, limit_records: int, bound: int | None) -> int:
-        """Returns the index after the last record that comes before ``bound`` is passed."""
+    def _run(self, partition: TopicPartition, limit_records: int, bound: int | None) -> Run:
+        """Removes and returns the records that come before ``bound`` is passed."""
+        queue = self._queues[partition]
         columns = queue.batches[0]
-        start = queue.position
-        stop = min(start + limit_records, len(columns.keys))
-        timestamps = columns.timestamps
-        if bound is not None and queue.highest < 0:
-            queue.highest = columns.timestamp_max
-        if bound is not None and queue.highest > bound:
-            end = start + 1
-            while end < stop and timestamps[end] <= bound:
-                end += 1
-            stop = end
-        return stop
+        stop = min(queue.position + limit_records, len(columns.keys))
+        if bound is not None:
+            if queue.highest < 0:
+                queue.highest = columns.timestamp_max
+            if queue.highest > bound:
+                timestamps, end = columns.timestamps, queue.position + 1
+                while end < stop and timestamps[end] <= bound:
+                    end += 1
+                stop = end
+        taken = queue.take(stop)
+        self.buffered -= len(taken.keys)
+        return Run(partition, taken)
 
     def _merged(self, limit_records: int) -> MergedRun | Run:
         """Removes and returns all records before the last record of the batch that ends first, and that record."""
@@ -287,7 +286,7 @@ class PartitionGroup:
             queue.batches[0] = queue.batches[0].cut(queue.position)
             queue.position = 0
         queue.batches.appendleft(columns)
-        queue.open_batch()
+        queue.open_batch(columns)
         self.buffered += len(columns.keys)
 
     def clear(self) -> None:

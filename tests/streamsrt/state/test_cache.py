@@ -63,6 +63,32 @@ def test_what_came_and_went_between_two_flushes_is_left_out(cache: KeyValueCache
     assert logged.values == [None]
 
 
+@pytest.mark.parametrize("forwards", [True, False])
+@pytest.mark.parametrize("before", [None, 1])
+@pytest.mark.parametrize("after", [None, 2])
+def test_a_row_is_flushed_alone_as_it_is_beside_another(forwards: bool, before: int | None, after: int | None) -> None:
+    seen = []
+    for others in ([], [b"z"]):
+        cache = KeyValueCache(
+            "counts", MemoryStore("counts"), RowFormat(serdes.long.serialize, serdes.long.deserialize)
+        )
+        if before is not None:
+            cache.put(b"a", before, 5, (), 0)
+            cache.flush()
+            cache.write(None)
+        for sequence, key in enumerate([b"a", *others]):
+            cache.put(key, after if key == b"a" else 9, 10, (), sequence)
+        flushed = cache.flush(forwards=forwards)
+        assert not cache.dirty
+        assert not cache[b"a"].dirty
+        columns = ("keys", "store_keys", "values", "raw_values", "timestamps", "headers")
+        row = [getattr(flushed, column)[:1] for column in columns] if flushed and flushed.keys[0] == b"a" else None
+        seen.append((row, cache.pending.get(b"a", "nothing")))
+        cache.write(None)
+        assert cache.store.get(b"a") == (None if after is None else pack(10) + pack(after))
+    assert seen[0] == seen[1]
+
+
 def test_an_entry_to_overwrite_is_not_looked_up_until_somebody_needs_the_old_value(
     store: MemoryStore, cache: KeyValueCache
 ) -> None:

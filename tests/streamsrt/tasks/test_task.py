@@ -191,6 +191,20 @@ def test_full_caches_ask_for_a_commit_and_stop_the_work_until_then() -> None:
     assert task.caches["counts"].size_bytes() <= 3000
 
 
+def test_a_commit_tells_the_times_of_its_moment_whenever_it_is_asked() -> None:
+    task = new_task(counting(), Written())
+    task.add_batch("in", 0, columns(("a", b"x", 5)))
+    task.process(10, 0)
+    state = task.prepare_commit()
+    expected = new_task(counting(), Written())
+    expected.restore_partition_time("in", 0, state.offsets["in", 0][1])
+    task.add_batch("in", 0, columns(("a", b"x", 77), offset=101))
+    task.process(10, 0)
+    later = new_task(counting(), Written())
+    later.restore_partition_time("in", 0, state.offsets["in", 0][1])
+    assert later.partition_times() == expected.partition_times() == {("in", 0): 5}
+
+
 def test_partition_time_goes_through_the_offsets_metadata() -> None:
     task = new_task(counting(), Written())
     task.add_batch("in", 0, columns(("a", b"x", 5), ("a", b"x", 1234)))

@@ -103,6 +103,16 @@ def test_what_has_two_inputs_counts_when_it_did_not_wait_for_the_other() -> None
     assert task.enforced_processings == 1
 
 
+def test_what_nobody_reads_is_not_counted() -> None:
+    task = task_of(copying(), collector(), recording_level="DEBUG", is_measured=False)
+    task.add_batch("in", 0, columns(5))
+    assert task.process(100, NOW_MS) == 5
+    task.prepare_commit()
+    task.post_commit({})
+    assert (task.meter.process.count, task.meter.sources, task.meter.sinks, task.meter.nodes) == (0, {}, {}, {})
+    assert task.counters()["processed"] == 5
+
+
 def test_exact_meters_know_how_late_each_record_was() -> None:
     task = task_of(copying(), collector(), recording_level="DEBUG")
     late = columns(4, step_ms=0)

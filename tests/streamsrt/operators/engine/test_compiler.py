@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamsrt.errors import ConfigError
+from streamsrt.operators.engine.compiler import Compiler
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.plan import Counters
+from streamsrt.operators.table import EMITS
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
 from topology import KStream, StreamsBuilder, TimeWindows, Topology, serdes
 from topology.spec.serdes import CallableSerde
@@ -93,6 +98,36 @@ def test_two_sinks_of_one_topic_keep_the_order_of_records() -> None:
     stream.map_values(str.upper).to("out", key=serdes.string, value=serdes.string)
     written = run(builder.build(), ("a", "x"), ("b", "y"))
     assert [row[1] for row in written.topics["out"]] == [b"x", b"X", b"y", b"Y"]
+
+
+def test_columns_that_only_pass_are_handed_on_without_a_loop() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    for topic in ("out", "copy"):
+        stream.to(topic, key=serdes.string, value=serdes.string)
+    kept, changed = (lines_of(topology, "in") for topology in (builder.build(), written_twice()))
+    assert not [line for line in kept if "for " in line]
+    assert [line for line in changed if "for " in line]
+    rows = [("a", "x"), (None, "y"), ("b", None)]
+    written = run(builder.build(), *rows)
+    assert [row[:2] for row in written.topics["out"]] == [(b"a", b"x"), (None, b"y"), (b"b", None)]
+    assert written.topics["copy"] == written.topics["out"]
+
+
+def written_twice() -> Topology:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    for _ in range(2):
+        stream.to("out", key=serdes.string, value=serdes.string)
+    return builder.build()
+
+
+def lines_of(topology: Topology, topic: str) -> list[str]:
+    """The function for records of that topic."""
+    written: list[object] = []
+    task = new_task(topology, Written())
+    env = Environment(task.plan, task.caches, written.append, Counters(), {}, 0, lambda _: 1, task_dir=Path)
+    return Compiler(env, EMITS).source(task.source_of(topic).name, headers=False).source.splitlines()
 
 
 def test_a_missing_serde_is_found_before_the_first_record() -> None:
