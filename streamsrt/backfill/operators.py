@@ -14,14 +14,19 @@ from topology.graph.nodes import ProcessorNode
 from topology.graph.topology import Topology
 
 
-def check_topology(topology: Topology) -> None:
-    """Raises PlanError for what can't be computed offline."""
+def check_sources(topology: Topology) -> None:
+    """Raises PlanError for sources that are not known for good."""
     patterns = [pattern for each in topology.subtopologies for pattern in each.source_topic_patterns]
     if patterns:
         raise PlanError(
             f"source topics by pattern ({', '.join(patterns)}) can't be backfilled: what matches may change. Name "
             "the topics"
         )
+
+
+def check_topology(topology: Topology) -> None:
+    """Raises PlanError for what can't be computed offline."""
+    check_sources(topology)
     for node, offline in _offline(topology):
         if offline.outcome == "refused":
             raise PlanError(f"{node.name} ({node.site}) can't be backfilled: {offline.note}")

@@ -220,10 +220,19 @@ class StoreRepair(_Value):
 
 
 class CopiedStore(_Value):
-    """The changelog that a store is filled from. ``ends``: of each of its partitions, the offset behind the last record."""
+    """The changelog that a store is filled from. ``ends``: of each of its partitions, the offset behind the last record.
+    ``left_partitions``: of a store with the subscriptions of a foreign-key join, the number of partitions that the left
+    table has in the other application; None for other stores."""
 
     topic: str
     ends: tuple[int, ...]
+    left_partitions: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_others_lack(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        # Plans without it keep the fingerprint that they have.
+        found: dict[str, object] = write(self)
+        return {name: value for name, value in found.items() if name != "left_partitions" or value is not None}
 
 
 class StateCopy(_Value):
