@@ -107,6 +107,6 @@ def unknown_left_side(store: str, origin: str, topic: str) -> PlanError:
     """The error about a join of whose left table nobody knows how many partitions it has in the other application."""
     return PlanError(
         f"store {store!r} has subscriptions of a foreign-key join, with the partitions that the left table has in "
-        f"{origin!r}. How many these are is not known, because there is no topic {topic}: give the join the name that it has "
-        "there (name=)"
+        f"{origin!r}. How many these are is not known, because there is no topic {topic}: give the join the name that it "
+        "has there (name=)"
     )
