@@ -64,6 +64,7 @@
 ``state_reading``         the committed state of an application as rows: for exports and data frames
 ``stopped_state``         reads the state directory of a stopped instance, and compares two states
 ``whole_rows``            a byte store without its damaged rows
+``table_freezing``        writes the rows of global tables, as they are now, into the directory of a plan
 ``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of
                           every key
 ========================  =====================================================================

@@ -1,30 +1,65 @@
 """The global tables and stores that the tasks of a backfill see.
 
-1. A plan that takes over the state of another application processes no records, so its tasks need none of the rows.
+1. An application that is started reads the topics of its global tables to the end, and then processes its inputs. So every
+   task sees them as they are when the plan is made, from its first record to its last.
+2. The plan's directory has their rows (:mod:`streamsrt.backfill.table_freezing`): the topics may be compacted later.
+3. A plan that takes over the state of another application processes no records, so its tasks see empty tables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.manifest import FileResult, is_whole
+from streamsrt.backfill.plan import GlobalTablePlan
 from streamsrt.backfill.replay import OfflineSettings
+from streamsrt.backfill.sources import read_batches
 from streamsrt.backfill.task_state import TaskStores
 from streamsrt.state.kinds import lay_out
+from streamsrt.state.store import BytesStore
 from streamsrt.tasks.global_state import GlobalState
 from topology.graph.topology import Topology
 
 
-def global_tables(topology: Topology, settings: OfflineSettings, state: TaskStores) -> GlobalState | None:
-    """The global tables of a topology; None if it has none. ``state``: opens their stores, and stays whose they are."""
+def global_tables(
+    directory: Path, tables: Iterable[GlobalTablePlan], topology: Topology, settings: OfflineSettings, state: TaskStores
+) -> GlobalState | None:
+    """The global tables of a topology, with the rows that ``tables`` of its plan have; None if there are none. ``state``:
+    opens their stores, and stays whose they are. Raises PlanError if the rows are not there."""
     if not topology.global_subtopologies:
         return None
-    stores = {
-        spec.name: lay_out(spec, state.open(spec.name))
-        for part in topology.global_subtopologies
-        for spec in part.stores
-    }
+    rows = rows_of_tables(topology, state)
+    for table in tables:
+        _fill(rows[table.store], directory, table)
+    return state_over(rows, topology, settings)
+
+
+def rows_of_tables(topology: Topology, state: TaskStores) -> dict[str, BytesStore]:
+    """A new store of bytes for each global table, by name."""
+    return {spec.name: state.open(spec.name) for part in topology.global_subtopologies for spec in part.stores}
+
+
+def state_over(rows: Mapping[str, BytesStore], topology: Topology, settings: OfflineSettings) -> GlobalState:
+    """The global tables over these rows."""
+    specs = [spec for part in topology.global_subtopologies for spec in part.stores]
     return GlobalState(
         topology.global_subtopologies,
         application_id=settings.application_id,
-        stores=stores,
+        stores={spec.name: lay_out(spec, rows[spec.name]) for spec in specs},
         config=settings.task_config,
         now_ms=settings.now_ms,
     )
+
+
+def _fill(store: BytesStore, directory: Path, table: GlobalTablePlan) -> None:
+    file = FileResult(path=table.path, records=table.records, size_bytes=table.size_bytes, digest=table.digest)
+    if not is_whole(directory, file):
+        raise PlanError(
+            f"{directory / table.path}, which has the rows of global table {table.store!r}, is missing or damaged: plan "
+            "again in another --dir"
+        )
+    for columns in read_batches(directory / table.path):
+        rows = zip(columns.keys, columns.values, strict=True)
+        store.write([(key, row) for key, row in rows if key is not None])

@@ -44,6 +44,7 @@ from streamsrt.backfill.slices.share import parts_of
 from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
+from streamsrt.backfill.table_freezing import with_global_tables
 from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
 
 EngineName = Literal["local", "spark"]
@@ -153,6 +154,7 @@ class Backfill:
                 slices=slices,
             )
             plan = with_notes_on_age(network, plan)
+            plan = with_global_tables(network, plan, self.directory)
         save_plan(plan, self.directory)
         return load_plan(self.directory)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamsrt.backfill.errors import PlanError
-from streamsrt.operators.offline import NO_GLOBAL_TABLE, Offline
+from streamsrt.operators.offline import Offline
 from streamsrt.operators.table import OPERATIONS
 from topology.graph.nodes import ProcessorNode
 from topology.graph.topology import Topology
@@ -30,11 +30,6 @@ def check_topology(topology: Topology) -> None:
     for node, offline in _offline(topology):
         if offline.outcome == "refused":
             raise PlanError(f"{node.name} ({node.site}) can't be backfilled: {offline.note}")
-    shared = [source.topics[0] for each in topology.global_subtopologies for source in each.sources]
-    if shared:
-        raise PlanError(
-            f"global tables and stores (of {', '.join(shared)}) can't be backfilled: {NO_GLOBAL_TABLE.note}"
-        )
 
 
 def notes(topology: Topology) -> Iterator[str]:

@@ -188,6 +188,20 @@ class InternalTopicPlan(_Value):
     configs: dict[str, str] = Field(default_factory=dict)
 
 
+class GlobalTablePlan(_Value):
+    """The rows of a global table or store when the plan was made, in a file of the plan's directory. ``ends``: of each
+    partition of its topic, the offset behind the last record that they are made of. ``path`` is relative to the directory;
+    ``records``, ``size_bytes`` and ``digest`` are of the file."""
+
+    store: str
+    topic: str
+    ends: tuple[int, ...]
+    path: str
+    records: int
+    size_bytes: int
+    digest: str
+
+
 class After(_Value):
     """The earlier backfill that a plan continues: where it is, and the fingerprint of its plan."""
 
@@ -267,6 +281,8 @@ class BackfillPlan(_Value):
     lakes: tuple[LakePlan, ...] = ()
     slices: dict[str, int] = Field(default_factory=dict)
     """By subtopology, into how many slices of its keys each of its tasks is divided; 1 is left out."""
+    global_tables: tuple[GlobalTablePlan, ...] = ()
+    """What the tasks see of global tables and stores."""
     changelogs: Changelogs = "live"
     """``live``: what the stores hold at the end; ``full``: also windows and sessions beyond retention."""
     tasks: tuple[TaskPlan, ...] = ()
@@ -303,6 +319,8 @@ class BackfillPlan(_Value):
             del content["module_digests"]
         if not self.slices:
             del content["slices"]
+        if not self.global_tables:
+            del content["global_tables"]
         if self.copied is None:
             del content["copied"]
         if self.repair is None:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.slices.share import Slice
+from streamsrt.tasks.global_state import GlobalState
 from streamsrt.wire.records import RecordColumns
+from tests.streamsrt.backfill.frozen import filled
 from tests.streamsrt.backfill.slices.replays import Computed, Records, config_of, prevents, sliced, whole
 from tests.streamsrt.operators.programs import Piped, build, piped, programs
 from tests.streamsrt.operators.test_every_operator import PROGRAMS
@@ -39,10 +41,12 @@ def written_by(writer: Subtopology, rows: Sequence[Piped], config: Any) -> dict[
     return whole(writer, parts_of(writer, rows), config).written
 
 
-def assert_slices_are_the_whole(subtopology: Subtopology, parts: Records, config: Any) -> Computed:
-    expected = whole(subtopology, parts, config)
+def assert_slices_are_the_whole(
+    subtopology: Subtopology, parts: Records, config: Any, shared: GlobalState | None = None
+) -> Computed:
+    expected = whole(subtopology, parts, config, shared)
     for count in COUNTS:
-        found = sliced(subtopology, parts, config, count)
+        found = sliced(subtopology, parts, config, count, shared=shared)
         assert replace(found, parts=0) == replace(expected, parts=0)
     return expected
 
@@ -82,17 +86,24 @@ def test_slices_of_every_operation_that_allows_them_are_the_whole(
     program: str, index: int, rows: list[Piped], generate: bool
 ) -> None:
     seen: list[tuple[str, str]] = []
-    subtopologies = told(program, lambda key, value: seen.append((repr(key), repr(value)))).subtopologies
+    topology = told(program, lambda key, value: seen.append((repr(key), repr(value))))
+    subtopologies = topology.subtopologies
     part, config = subtopologies[index], config_of(cached=False, generate=generate)
     # What stands in a repartition topic of changes only its writer makes.
     parts: Records = parts_of(part, rows) if part.source_topics else written_by(subtopologies[0], rows, config)
     of_key: list[dict[str, list[str]]] = []
-    for compute in (lambda: whole(part, parts, config), lambda: sliced(part, parts, config, 2)):
+    # Records of the other topic are those of the global table, in programs that have one.
+    tables = [replace(row, topic="right") for row in rows if row.topic == "t" and row.key is not None]
+    shared = filled(topology, tables, config)
+    for compute in (
+        lambda: whole(part, parts, config, shared),
+        lambda: sliced(part, parts, config, 2, shared=shared),
+    ):
         seen.clear()
         compute()
         of_key.append({key: [text for other, text in seen if other == key] for key, _ in seen})
     assert of_key[0] == of_key[1]
-    assert_slices_are_the_whole(part, parts, config)
+    assert_slices_are_the_whole(part, parts, config, shared)
 
 
 # ------------------------------------------------------------------------------------------------------------- by hand
