@@ -29,11 +29,11 @@ from streamsrt.backfill.task_state import TaskStores
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, TopicPartition
 from streamsrt.errors import MissingTopicError
+from streamsrt.runtime.assembly import changelogs_of
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.wire.records import RecordColumns, encode_batch
 from streamsrt.wording import counted
-from topology.graph.nodes import internal_topic_name
 from topology.graph.topology import Topology
 
 _WRITE_EVERY = 50_000
@@ -44,12 +44,7 @@ _BATCH_ROWS = 1_000
 def check_global_topics(topology: Topology, application_id: str) -> None:
     """Raises PlanError if the application itself writes the topic of a global table: what that holds is a result then."""
     written = {sink.topic for part in topology.subtopologies for sink in part.sinks if not sink.repartition}
-    written |= {
-        internal_topic_name(application_id, spec.changelog_name)
-        for part in topology.subtopologies
-        for spec in part.stores
-        if spec.has_own_changelog
-    }
+    written |= changelogs_of(topology, application_id)
     for part in topology.global_subtopologies:
         for topic in part.source_topics:
             if topic in written:

@@ -115,15 +115,21 @@ def row(key: str | None, at: int, value: str | None = "x", topic: str = "in") ->
     return Piped(topic, key, value, at, ())
 
 
-def both(program: Callable[[StreamsBuilder], KTable[Any, Any]], *rows: Piped, cached: bool = False) -> Computed:
+def both(
+    program: Callable[[StreamsBuilder], KTable[Any, Any]],
+    *rows: Piped,
+    cached: bool = False,
+    tables: Sequence[Piped] = (),
+) -> Computed:
     """What the program has computed, the same in slices. The keys ``a`` and ``dd`` are in two slices, if there are two."""
     assert [Slice("t", 0, 2).has([key]).tolist() for key in (b"a", b"dd")] == [[False], [True]]
     builder = StreamsBuilder()
     table = program(builder)
     table.to_stream().foreach(lambda key, value: None)
-    (part,) = builder.build().subtopologies
-    assert prevents(part, config_of(cached=cached)) is None
-    return assert_slices_are_the_whole(part, parts_of(part, rows), config_of(cached=cached))
+    topology, config = builder.build(), config_of(cached=cached)
+    (part,) = topology.subtopologies
+    assert prevents(part, config) is None
+    return assert_slices_are_the_whole(part, parts_of(part, rows), config, filled(topology, tables, config))
 
 
 def stream(builder: StreamsBuilder) -> Any:
@@ -159,6 +165,20 @@ def test_only_records_that_come_to_the_operation_move_its_time_on() -> None:
     assert both(program, row("a", 3), row("dd", 40), row("a", 4)).counters["dropped_late"] == 1
     rows = [row("a", 3), row("dd", 90, "test"), row("dd", 40), row("dd", 80, "test"), row("a", 30), row("a", 4)]
     assert both(program, *rows).counters["dropped_late"] == 1
+
+
+def test_a_left_join_with_a_global_table_moves_time_on_by_what_it_lets_through() -> None:
+    """Whatever the table has: not records without a value, and not those of which no key of the table is known."""
+
+    def program(builder: StreamsBuilder) -> KTable[Any, Any]:
+        names = builder.global_table("names", store="names", **TEXT)
+        joined = stream(builder).left_join(names, "{}{}".format, on=lambda key, value: None if value == "?" else value)
+        return windows(builder, joined)
+
+    late, named = (row("a", 3), row("a", 4)), [row("x", 1, "Xaver", "names")]
+    for value, dropped in (("x", 1), ("unknown", 1), ("?", 0), (None, 0)):
+        found = both(program, late[0], row("dd", 40, value), late[1], tables=named)
+        assert found.counters["dropped_late"] == dropped
 
 
 def test_a_record_without_a_key_moves_no_time_on() -> None:
