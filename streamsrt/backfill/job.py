@@ -135,7 +135,8 @@ class Backfill:
         rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else. While
         the application runs in a version without that store, the part up to now is computed, which a later plan continues.
         ``slices``: into how many slices of its keys each task is divided, if its subtopology allows that; with more
-        processes than partitions, each computes one.
+        processes than partitions, each computes one. The directory also gets the rows that global tables have now: all
+        records of the history are joined with these.
         """
         servers = self._cluster_of_plan(bootstrap_servers)
         with connected(servers) as network:

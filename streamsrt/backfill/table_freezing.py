@@ -39,6 +39,8 @@ from topology.graph.topology import Topology
 _WRITE_EVERY = 50_000
 _CACHE_BYTES = 4 << 20
 _BATCH_ROWS = 1_000
+_LISTED = 8
+"""So many partitions are in a note; the plan has the offsets of all."""
 
 
 def check_global_topics(topology: Topology, application_id: str) -> None:
@@ -150,7 +152,8 @@ def _parts(rows: BytesStore) -> Iterator[list[tuple[bytes, bytes]]]:
 
 
 def _note(plan: BackfillPlan, table: GlobalTablePlan) -> str:
-    ends = ", ".join(f"{table.topic}-{index}: {end}" for index, end in enumerate(table.ends))
+    listed = [f"{table.topic}-{index}: {end}" for index, end in enumerate(table.ends[:_LISTED])]
+    ends = ", ".join([*listed, *(["..."] if len(table.ends) > _LISTED else [])])
     said = (
         f"global table {table.store}: all records see the {counted(table.records, 'row')} of now (up to offsets {ends}), "
         "as in an application that is started now"

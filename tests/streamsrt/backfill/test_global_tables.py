@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 
 from streamsrt.app import KafkaStreams
-from streamsrt.backfill import Archive, Backfill
+from streamsrt.backfill import Archive, Backfill, KafkaLog, Lake
+from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.job import ResultsWay
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.errors import MissingTopicError
@@ -175,20 +177,23 @@ def test_what_can_not_be_planned_or_run_is_said(world: World, tmp_path: Path) ->
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("way", ["auto", "spark"])
-def test_workers_of_spark_see_the_same_rows(way: Literal["auto", "spark"], spark: SparkSession, world: World) -> None:
+@pytest.mark.parametrize("way", [pytest.param("directory", marks=pytest.mark.full), "spark"])
+@pytest.mark.parametrize("history", [pytest.param("log", marks=pytest.mark.full), "lake"])
+def test_workers_of_spark_see_the_same_rows(way: ResultsWay, history: str, spark: SparkSession, world: World) -> None:
     """``spark``: workers that have nothing but what is shipped."""
     world.order(0, 20)
-    digests = []
-    for name in ("here", "there"):
-        backfill = world.backfill(name)
-        backfill.plan(APPLICATION, application_id="heir")
-        engine = InProcess() if name == "here" else SparkEngine(results=way)
-        digests.append(
-            {
-                each.task: [store.changelog_digest for store in each.stores] + [log.file.digest for log in each.outputs]
-                for each in backfill.run(engine)
-            }
-        )
-    assert digests[0] == digests[1]
-    assert len(digests[0]) == 2
+    root = world.folder / "lake"
+    for (_, index), end in world.ends(ORDERS).items():
+        write_archive(root, index, read_log(world.network, (ORDERS, index), 0, end))
+    here, there = world.backfill("here"), world.backfill("there")
+    here.plan(APPLICATION, application_id="heir")
+    there.plan(APPLICATION, application_id="heir", sources={ORDERS: Lake(root) if history == "lake" else KafkaLog()})
+    found = [
+        {
+            each.task: ([store.changelog_digest for store in each.stores], [log.file.records for log in each.outputs])
+            for each in backfill.run(engine)
+        }
+        for backfill, engine in ((here, InProcess()), (there, SparkEngine(results=way)))
+    ]
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
