@@ -124,7 +124,7 @@ def compute_task(
         state = stack.enter_context(contextlib.closing(TaskStores(attempt / STATE_FOLDER)))
         subtopology = subtopology_of(topology, config, task_plan)
         settings = replace(settings_of(plan, config, generate=generate), canonical=canonical)
-        shared = global_tables(directory, plan.global_tables, topology, settings, state)
+        shared = global_tables(directory, plan.global_tables, topology, subtopology, settings, state)
         if shared is not None:
             stack.callback(shared.close)
         replay = TaskReplay(subtopology, task_plan.partition, settings, files.write, state, earlier, shared)

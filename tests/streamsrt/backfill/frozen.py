@@ -51,4 +51,5 @@ def frozen(topology: Topology, piped: Sequence[Piped], config: TaskConfig) -> It
         records = list(_records(topology, piped))
         ends = {tp: columns.next_offset for tp, columns in records}
         tables = frozen_tables(topology, _settings(config), records, ends, Path(folder))
-        yield global_tables(Path(folder), tables, topology, _settings(config), TaskStores())
+        (part,) = topology.subtopologies
+        yield global_tables(Path(folder), tables, topology, part, _settings(config), TaskStores())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,15 +13,23 @@ from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Archive, Backfill, KafkaLog, Lake
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.global_tables import global_tables
 from streamsrt.backfill.job import ResultsWay
 from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.replay import OfflineSettings
 from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.table_freezing import frozen_tables
+from streamsrt.backfill.task_state import TaskStores
 from streamsrt.errors import MissingTopicError
+from streamsrt.tasks.task_config import TaskConfig
+from streamsrt.wire.records import RecordColumns
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.backfill import worldwide
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.repartition.written import Record, Written, written
 from tests.streamsrt.backfill.worldwide import COUNTRIES, ORDERS, PRICED, RATES
+from topology import Processor, StreamsBuilder
+from topology import Record as AnyRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,6 +182,37 @@ def test_what_can_not_be_planned_or_run_is_said(world: World, tmp_path: Path) ->
     shutil.rmtree(backfill.directory)
     with pytest.raises(MissingTopicError, match=f"needs its global topics: {RATES}. Create them"):
         backfill.plan(APPLICATION, application_id="heir")
+
+
+class Echo(Processor[str, str, str, str]):
+    def process(self, record: AnyRecord[str, str]) -> Iterator[AnyRecord[str, str]]:
+        yield record
+
+
+@pytest.mark.parametrize(
+    ("program", "seen"),
+    [
+        (lambda lines, one: lines.join(one, "{}{}".format, on=lambda key, value: value), {"one"}),
+        (lambda lines, _one: lines.process_values(Echo), {"one", "other"}),
+        (lambda lines, _one: lines.map_values(str.upper), set()),
+    ],
+)
+def test_a_task_loads_the_tables_that_it_can_see(program: Any, seen: set[str], tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    one, _ = (builder.global_table(f"{name}s", store=name, **worldwide.TEXT) for name in ("one", "other"))
+    program(builder.stream("in", **worldwide.TEXT), one).foreach(print)
+    topology = builder.build()
+    settings = OfflineSettings(application_id="a", task_config=TaskConfig(), partitions_of_topic=lambda topic: 1)
+    rows = [((topic, 0), RecordColumns([b"k"], [b"v"], [1], 0, 1)) for topic in ("ones", "others")]
+    tables = frozen_tables(topology, settings, rows, {tp: 1 for tp, _ in rows}, tmp_path)
+    assert [table.records for table in tables] == [1, 1]
+    for table in tables:
+        if table.store not in seen:
+            (tmp_path / table.path).unlink()
+    (part,) = topology.subtopologies
+    found = global_tables(tmp_path, tables, topology, part, settings, TaskStores())
+    assert found is not None
+    assert {name for name in ("one", "other") if found.view(name)("k")[0] is not None} == seen
 
 
 @pytest.mark.spark
