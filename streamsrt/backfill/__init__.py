@@ -32,6 +32,7 @@
 ``record_sizes``          checks that topics take every record
 ``odd_times``             checks times of records: in other units, in the future, or such that topics don't take them
 ``full_disk``             a disk on which a backfill can't write its own files
+``global_tables``         the global tables and stores that tasks see
 ``local_copies``          copies of a plan's files on a machine that does not see the files themselves
 ``kept_history``          how long the broker must keep what is written into changelogs
 ``history_age``           how old a plan's history is: warnings about changelogs
@@ -63,6 +64,7 @@
 ``state_reading``         the committed state of an application as rows: for exports and data frames
 ``stopped_state``         reads the state directory of a stopped instance, and compares two states
 ``whole_rows``            a byte store without its damaged rows
+``table_freezing``        writes the rows of global tables, as they are now, into the directory of a plan
 ``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of
                           every key
 ========================  =====================================================================

@@ -26,6 +26,8 @@ DRIVER_FILE = ".lock"
 """Locked by the one process that runs or hands over; it holds that process's pid and a name of its run."""
 TOKEN = "seen-"
 """How files begin by which workers on other machines find out whether they see the directory."""
+GLOBAL_TABLES = "global"
+"""The folder with the rows of global tables."""
 _ATTEMPTS = "attempts"
 _LOCK = "lock"
 
@@ -95,7 +97,7 @@ def check_driver(directory: Path, task_id: str, driver: bytes) -> None:
 def leftovers(directory: Path, plan: BackfillPlan) -> list[Path]:
     """Lists what killed runs have left: attempts without a manifest and without a process, and documents about attempts.
     Call it only while nothing of the plan runs."""
-    return [*_abandoned(directory, plan), *_documents(directory)]
+    return [*_abandoned(directory, plan), *_documents(directory), *_unnamed_tables(directory, plan)]
 
 
 def remove_leftovers(directory: Path, plan: BackfillPlan) -> None:
@@ -104,6 +106,11 @@ def remove_leftovers(directory: Path, plan: BackfillPlan) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for path in _documents(directory):
         path.unlink(missing_ok=True)
+    for path in _unnamed_tables(directory, plan):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _abandoned(directory: Path, plan: BackfillPlan) -> Iterator[Path]:
@@ -121,3 +128,9 @@ def _abandoned(directory: Path, plan: BackfillPlan) -> Iterator[Path]:
 
 def _documents(directory: Path) -> list[Path]:
     return [path for name in ("progress-", STAGES_FILE, TOKEN) for path in sorted(directory.glob(f"{name}*"))]
+
+
+def _unnamed_tables(directory: Path, plan: BackfillPlan) -> list[Path]:
+    """Rows of global tables that a plan has left which was killed, or refused because the directory has another one."""
+    named = {directory / table.path for table in plan.global_tables}
+    return [path for path in sorted(directory.glob(f"{GLOBAL_TABLES}/*")) if path not in named]

@@ -44,6 +44,7 @@ from streamsrt.backfill.slices.share import parts_of
 from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
+from streamsrt.backfill.table_freezing import with_global_tables
 from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
 
 EngineName = Literal["local", "spark"]
@@ -134,7 +135,8 @@ class Backfill:
         rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else. While
         the application runs in a version without that store, the part up to now is computed, which a later plan continues.
         ``slices``: into how many slices of its keys each task is divided, if its subtopology allows that; with more
-        processes than partitions, each computes one.
+        processes than partitions, each computes one. The directory also gets the rows that global tables have now: all
+        records of the history are joined with these.
         """
         servers = self._cluster_of_plan(bootstrap_servers)
         with connected(servers) as network:
@@ -153,6 +155,7 @@ class Backfill:
                 slices=slices,
             )
             plan = with_notes_on_age(network, plan)
+            plan = with_global_tables(network, plan, self.directory)
         save_plan(plan, self.directory)
         return load_plan(self.directory)
 

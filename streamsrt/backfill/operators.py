@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamsrt.backfill.errors import PlanError
-from streamsrt.operators.offline import NO_GLOBAL_TABLE, Offline
+from streamsrt.operators.offline import Offline
 from streamsrt.operators.table import OPERATIONS
 from topology.graph.nodes import ProcessorNode
 from topology.graph.topology import Topology
 
 
-def check_topology(topology: Topology) -> None:
-    """Raises PlanError for what can't be computed offline."""
+def check_sources(topology: Topology) -> None:
+    """Raises PlanError for sources that are not known for good."""
     patterns = [pattern for each in topology.subtopologies for pattern in each.source_topic_patterns]
     if patterns:
         raise PlanError(
             f"source topics by pattern ({', '.join(patterns)}) can't be backfilled: what matches may change. Name "
             "the topics"
         )
+
+
+def check_topology(topology: Topology) -> None:
+    """Raises PlanError for what can't be computed offline."""
+    check_sources(topology)
     for node, offline in _offline(topology):
         if offline.outcome == "refused":
             raise PlanError(f"{node.name} ({node.site}) can't be backfilled: {offline.note}")
-    shared = [source.topics[0] for each in topology.global_subtopologies for source in each.sources]
-    if shared:
-        raise PlanError(
-            f"global tables and stores (of {', '.join(shared)}) can't be backfilled: {NO_GLOBAL_TABLE.note}"
-        )
 
 
 def notes(topology: Topology) -> Iterator[str]:

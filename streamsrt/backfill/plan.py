@@ -188,6 +188,20 @@ class InternalTopicPlan(_Value):
     configs: dict[str, str] = Field(default_factory=dict)
 
 
+class GlobalTablePlan(_Value):
+    """The rows of a global table or store when the plan was made, in a file of the plan's directory. ``ends``: of each
+    partition of its topic, the offset behind the last record that they are made of. ``path`` is relative to the directory;
+    ``records``, ``size_bytes`` and ``digest`` are of the file."""
+
+    store: str
+    topic: str
+    ends: tuple[int, ...]
+    path: str
+    records: int
+    size_bytes: int
+    digest: str
+
+
 class After(_Value):
     """The earlier backfill that a plan continues: where it is, and the fingerprint of its plan."""
 
@@ -220,10 +234,19 @@ class StoreRepair(_Value):
 
 
 class CopiedStore(_Value):
-    """The changelog that a store is filled from. ``ends``: of each of its partitions, the offset behind the last record."""
+    """The changelog that a store is filled from. ``ends``: of each of its partitions, the offset behind the last record.
+    ``left_partitions``: of a store with the subscriptions of a foreign-key join, the number of partitions that the left
+    table has in the other application; None for other stores."""
 
     topic: str
     ends: tuple[int, ...]
+    left_partitions: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_others_lack(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        # Plans without it keep the fingerprint that they have.
+        found: dict[str, object] = write(self)
+        return {name: value for name, value in found.items() if name != "left_partitions" or value is not None}
 
 
 class StateCopy(_Value):
@@ -258,6 +281,8 @@ class BackfillPlan(_Value):
     lakes: tuple[LakePlan, ...] = ()
     slices: dict[str, int] = Field(default_factory=dict)
     """By subtopology, into how many slices of its keys each of its tasks is divided; 1 is left out."""
+    global_tables: tuple[GlobalTablePlan, ...] = ()
+    """What the tasks see of global tables and stores."""
     changelogs: Changelogs = "live"
     """``live``: what the stores hold at the end; ``full``: also windows and sessions beyond retention."""
     tasks: tuple[TaskPlan, ...] = ()
@@ -294,6 +319,8 @@ class BackfillPlan(_Value):
             del content["module_digests"]
         if not self.slices:
             del content["slices"]
+        if not self.global_tables:
+            del content["global_tables"]
         if self.copied is None:
             del content["copied"]
         if self.repair is None:

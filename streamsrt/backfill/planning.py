@@ -50,11 +50,12 @@ from streamsrt.backfill.repair.inputs import (
     repair_of,
     unread_range,
 )
-from streamsrt.backfill.repair.scope import scope_of
+from streamsrt.backfill.repair.scope import note_on_global_tables, scope_of
 from streamsrt.backfill.slices.division import check_slices, divided
 from streamsrt.backfill.source_topics import check_not_recreated, topic_ids
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, check_installed, open_session
+from streamsrt.backfill.table_freezing import check_global_topics
 from streamsrt.backfill.task_shape import TaskShape, topic_counts
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
@@ -102,6 +103,7 @@ def make_plan(
     if spark is not None and spark.shipment.bundle is not None:
         check_environment(spark.shipment.bundle, application, drafted.code_digest, drafted.module_digests)
     check_topology(topology)
+    check_global_topics(topology, application_id)
     check_slices(slices, after)
     earlier = None if after is None else load_earlier(after, store)
     if earlier is not None:
@@ -122,12 +124,7 @@ def make_plan(
     shape = TaskShape(topology, settings, topic_counts(network, topology, settings), scope)
     if earlier is not None:
         check_partitions(earlier, shape.counts)
-    unknown = sorted(set(sources) - set(shape.source_topics))
-    if unknown:
-        raise PlanError(
-            f"--archive is given for {', '.join(unknown)}, which the application does not read; it reads "
-            f"{', '.join(sorted(shape.source_topics))}"
-        )
+    _check_read(topology, shape, sources)
     times = {topic: TimesRead(is_extracted=shape.is_extracted(topic)) for topic in sources}
     ids = topic_ids(network, shape.source_topics)
     if earlier is not None:
@@ -151,6 +148,7 @@ def make_plan(
         "warnings": (
             *_warnings(replace(topology, subtopologies=tuple(shape.replayed)), ranges.values(), earlier, store),
             *(() if scope is None else lost_configs(network, internal_topics, shape.changelog(scope))),
+            *(() if scope is None else note_on_global_tables(topology, scope)),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),
             *(note for topic in sorted(times) for note in times[topic].notes(topic, now_ms)),
@@ -158,6 +156,22 @@ def make_plan(
         ),
     }
     return drafted.model_copy(update=found).sealed()
+
+
+def _check_read(topology: Topology, shape: TaskShape, sources: Mapping[str, Source]) -> None:
+    """Raises PlanError for archives and lakes of topics that no task reads."""
+    unknown = sorted(set(sources) - set(shape.source_topics))
+    tables = {topic for part in topology.global_subtopologies for topic in part.source_topics}.intersection(unknown)
+    if tables:
+        raise PlanError(
+            f"--archive or --lake is given for {', '.join(sorted(tables))}, from which a global table is filled: that is "
+            "read from the log, as an application does that is started. Leave it out"
+        )
+    if unknown:
+        raise PlanError(
+            f"--archive is given for {', '.join(unknown)}, which the application does not read; it reads "
+            f"{', '.join(sorted(shape.source_topics))}"
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------- ranges

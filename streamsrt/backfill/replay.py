@@ -27,6 +27,7 @@ from streamsrt.backfill.slices.eligibility import timed_nodes
 from streamsrt.backfill.slices.own_records import Runs, own_records
 from streamsrt.backfill.slices.share import Slice
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
+from streamsrt.operators.engine.environment import GlobalStores
 from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.snapshots import Values, cache_name
 from streamsrt.state.store import BytesStore
@@ -130,7 +131,8 @@ class OfflineCollector:
 
 class TaskReplay:
     """One task with what it has written so far. ``sink``: takes record batches of outputs and repartition topics; ``state``:
-    opens its stores, and stays whose it is; ``earlier``: what it continues."""
+    opens its stores, and stays whose it is; ``earlier``: what it continues; ``global_stores``: what its processors see of
+    global tables."""
 
     def __init__(
         self,
@@ -140,6 +142,7 @@ class TaskReplay:
         sink: Sink,
         state: TaskStores | None = None,
         earlier: Earlier | None = None,
+        global_stores: GlobalStores | None = None,
     ) -> None:
         state = TaskStores() if state is None else state
         self.rows: dict[str, BytesStore] = {spec.name: state.open(spec.name) for spec in subtopology.stores}
@@ -180,6 +183,7 @@ class TaskReplay:
             ),
             partitions_of_topic=settings.partitions_of_topic,
             now_ms=settings.now_ms,
+            global_stores=global_stores,
         )
         self._canonical = CanonicalRecords(self.task.source_of) if settings.canonical else None
         self.snapshot: dict[str, Values] = {}

@@ -30,6 +30,7 @@ from streamsrt.backfill.copying.taking import take_state
 from streamsrt.backfill.earlier_task import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.full_disk import ResultsNotWrittenError, full_disk_said, not_written
+from streamsrt.backfill.global_tables import global_tables
 from streamsrt.backfill.manifest import (
     AttemptProgress,
     FileResult,
@@ -124,14 +125,11 @@ def compute_task(
     with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
         state = stack.enter_context(contextlib.closing(TaskStores(attempt / STATE_FOLDER)))
         subtopology = subtopology_of(topology, config, task_plan)
-        replay = TaskReplay(
-            subtopology,
-            task_plan.partition,
-            replace(settings_of(plan, config, generate=generate), canonical=canonical),
-            files.write,
-            state,
-            earlier,
-        )
+        settings = replace(settings_of(plan, config, generate=generate), canonical=canonical)
+        shared = global_tables(directory, plan.global_tables, topology, subtopology, settings, state)
+        if shared is not None:
+            stack.callback(shared.close)
+        replay = TaskReplay(subtopology, task_plan.partition, settings, files.write, state, earlier, shared)
         report = Reporter(directory, task_id, started)
         if plan.copied is not None:
             take_state(plan, task_plan, topology, subtopology, replay, bootstrap_servers, report)

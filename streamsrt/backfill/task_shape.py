@@ -44,14 +44,22 @@ def topic_counts(network: Network, topology: Topology, config: StreamsConfig) ->
 
 
 class TaskShape:
-    """The topology in numbers: partitions, tasks, levels."""
+    """The topology in numbers: partitions, tasks, levels. ``replays`` False: tasks read no records, so none needs results of
+    others, and they may feed each other in a circle, as the two sides of a foreign-key join do."""
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, counts: dict[str, int], scope: RepairScope | None = None
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        counts: dict[str, int],
+        scope: RepairScope | None = None,
+        *,
+        replays: bool = True,
     ) -> None:
         self.topology = topology
         self.config = config
         self.counts = counts
+        self.replays = replays
         self.replayed = [each for each in topology.subtopologies if scope is None or each.number in scope.subtopologies]
         self.source_topics = {topic for each in self.replayed for topic in each.source_topics}
         self._derive_repartition_counts()
@@ -72,16 +80,21 @@ class TaskShape:
         self.counts.update({name: partitions for name, partitions in topics.items() if partitions})
         pending = sorted(name for name in topics if name not in self.counts)
         while pending:
-            for name in pending:
-                inputs = {topic for each in self._writers(name) for topic in self._inputs(each)}
-                if inputs <= self.counts.keys():
-                    self.counts[name] = max(self.counts[topic] for topic in inputs)
-            left = [name for name in pending if name not in self.counts]
-            if len(left) == len(pending):
+            inputs = {
+                name: {topic for each in self._writers(name) for topic in self._inputs(each)} - {name}
+                for name in pending
+            }
+            found = [name for name in pending if inputs[name] <= self.counts.keys()]
+            if not found and not self.replays:
+                # As the group coordinator does it.
+                found = [name for name in pending if inputs[name] & self.counts.keys()][:1]
+            if not found:
                 raise PlanError(
-                    f"repartition topics {', '.join(left)} need each other: give them a number of partitions"
+                    f"repartition topics {', '.join(pending)} need each other: give them a number of partitions"
                 )
-            pending = left
+            for name in found:
+                self.counts[name] = max(self.counts[topic] for topic in inputs[name] if topic in self.counts)
+            pending = [name for name in pending if name not in self.counts]
         flexible = {name for name, partitions in topics.items() if not partitions}
         for each in self.topology.subtopologies:
             repartition = {topic.name for topic in each.repartition_source_topics}
@@ -106,6 +119,8 @@ class TaskShape:
 
     def _levels(self) -> dict[int, int]:
         """The level of each subtopology, by number."""
+        if not self.replays:
+            return {each.number: 0 for each in self.topology.subtopologies}
         levels: dict[int, int] = {}
         while len(levels) < len(self.topology.subtopologies):
             before = len(levels)
@@ -187,6 +202,8 @@ class TaskShape:
         )
 
     def _upstream(self, topic: str) -> tuple[str, ...]:
+        if not self.replays:
+            return ()
         return tuple(
             self.task_id(writer, partition)
             for writer in self._writers(topic)

@@ -362,7 +362,8 @@ def _days_of(lake: LakePlan) -> str:
 @app.command("operators")
 def operators(as_json: AsJson = False) -> None:
     """Show how a backfill treats each operation: as live, again (the function is called for the whole history), one
-    order (one of those possible in a live run), or refused by the plan; and whether it allows --slices."""
+    order (one of those possible in a live run), as of plan (as if the application had been started when the plan was made),
+    or refused by the plan; and whether it allows --slices."""
     rows = [
         {
             "operation": operation.__name__,

@@ -88,7 +88,6 @@ OF_TWO_STREAMS = KeySlices(
 )
 WAITS = KeySlices("lets go what waits in the order of all keys")
 BETWEEN_TOPICS = KeySlices("asks for rows of other keys")
-GLOBAL = KeySlices("reads a table of all partitions")
 BY_RECORD_TIMES = KeySlices(
     "has windows that begin with records of any key, which decide what is kept. TimeWindows and SessionWindows can be sliced"
 )

@@ -3,6 +3,7 @@
 ``as live``     offline up to some record and live from there is, byte for byte, one live run: stores, changelogs, outputs
 ``again``       as live, and the function is called for every record of the history, with whatever it does
 ``one order``   as live in one of the orders that a live run may have
+``as of plan``  as live if the application had been started when the plan was made
 ``refused``     the plan says why, and what can be done instead
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["as live", "again", "one order", "refused"]
+Outcome = Literal["as live", "again", "one order", "as of plan", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,12 @@ NO_FOREIGN_KEY_JOIN = Offline(
     "refused",
     "the two sides of a foreign-key join ask and answer each other through topics, so neither can be computed before the "
     "other. Key one table by what they are joined on (group_by and reduce) and join the two by key, or let the application "
-    "read its topics from the beginning without a backfill",
+    "read its topics from the beginning without a backfill. The state of another application can be taken over (--state-of)",
 )
-NO_GLOBAL_TABLE = Offline(
-    "refused",
-    "what a global table or store held when a record was processed depends on when that was, so no replay can find it "
-    "again. Join with a table of the same partitions (builder.table), which is replayed by time, or let the application "
-    "read its topics from the beginning without a backfill",
+AS_OF_PLAN = Offline(
+    "as of plan",
+    "it joins every record with what the global table holds when the plan is made, as an application does that is started "
+    "then. A table of the same partitions (builder.table) is replayed by time instead",
 )
 AGAIN = Offline("again")
 AGAIN_AS_OF_NOW = Offline("again", "it asks what it asks now, not what was true at the time of the record")

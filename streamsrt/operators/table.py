@@ -19,7 +19,6 @@ from streamsrt.operators.key_slices import (
     BETWEEN_TOPICS,
     BY_RECORD_TIMES,
     CALLS,
-    GLOBAL,
     NEW_KEYS,
     OF_KEY,
     OF_TWO_STREAMS,
@@ -53,9 +52,9 @@ from streamsrt.operators.offline import (
     AGAIN,
     AGAIN_AS_OF_NOW,
     AS_LIVE,
+    AS_OF_PLAN,
     HELD_BACK,
     NO_FOREIGN_KEY_JOIN,
-    NO_GLOBAL_TABLE,
     ONE_ORDER,
     WAITING,
     WALL_CLOCK_STANDS,
@@ -220,7 +219,7 @@ OPERATIONS: Mapping[type, Operator] = MappingProxyType(
             foreign_key_joins.make_response_join, None, NO_FOREIGN_KEY_JOIN, NO_STORE, BETWEEN_TOPICS
         ),
         operations.StreamGlobalTableJoin: Operator(
-            global_joins.make_stream_global_table_join, None, NO_GLOBAL_TABLE, OF_RECORDS, GLOBAL
+            global_joins.make_stream_global_table_join, None, AS_OF_PLAN, OF_RECORDS, global_joins.IN_SLICES
         ),
     }
 )

@@ -34,6 +34,27 @@ OURS = {**EXACTLY_ONCE, "subtopology.id": "number"}
 JAVAS = {**EXACTLY_ONCE, "group.protocol": "streams", "num.stream.threads": "1", "metadata.max.age.ms": "1000"}
 
 
+def take_over(
+    program: str, application: str, origin: str, servers: str, plan: Path, surroundings: Mapping[str, str]
+) -> None:
+    """Gives an application the state of another one, by the command line."""
+    for words in (
+        ("plan", program, "-a", application, "-b", servers, "--state-of", origin),
+        ("run", "--workers", "1"),
+        ("commit", "--execute"),
+    ):
+        done = subprocess.run(
+            [*COMMAND_LINE, "backfill", *words, "--dir", str(plan)],
+            env={**environment(ROOT), **surroundings},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=5 * PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
 class Scene:
     """A cluster, the members of a group, and the results to be expected."""
 
@@ -62,23 +83,8 @@ class Scene:
     def heir(self, application: str, program: str = "topology") -> AppProcess:
         """An application of ours that is given the state of what counted here before, by the command line. From here on the
         results are its own."""
-        origin, plan = self.application, str(self._folder / application)
         named = f"tests.interop.counting_app:{program}"
-        for words in (
-            ("plan", named, "-a", application, "-b", self._cluster.address, "--state-of", origin),
-            ("run", "--workers", "1"),
-            ("commit", "--execute"),
-        ):
-            done = subprocess.run(
-                [*COMMAND_LINE, "backfill", *words, "--dir", plan],
-                env={**environment(ROOT), **self._topics},
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=5 * PATIENCE_S,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
+        take_over(named, application, self.application, self._cluster.address, self._folder / application, self._topics)
         self.application = application
         self.ours = AppProcess(
             self._folder / "heir", named, application, self._cluster.address, OURS, surroundings=self._topics

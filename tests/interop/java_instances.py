@@ -1,4 +1,4 @@
-"""Instances of an application of Java Kafka Streams (``java/StreamsMember.java``), as processes."""
+"""Instances of applications of Java Kafka Streams (``java/StreamsMember.java``, ``java/StreamsJoin.java``), as processes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.kafka_server import STREAMS_VERSION, compiled, streams_classpath
 
 PROGRAM = Path(__file__).resolve().parent / "java" / "StreamsMember.java"
+JOINING = PROGRAM.with_name("StreamsJoin.java")
 PATIENCE_S = 120.0
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -28,10 +29,11 @@ class JavaInstance:
         log_name: str,
         settings: Mapping[str, str],
         version: str = STREAMS_VERSION,
+        program: Path = PROGRAM,
     ) -> None:
         self.lines: list[dict[str, str]] = []
         self._log = folder / f"{log_name}.log"
-        command = [*JAVA, *compiled(PROGRAM, streams_classpath(version)), servers, application]
+        command = [*JAVA, *compiled(program, streams_classpath(version)), servers, application]
         command += [f"{application}-in", f"{application}-out", f"state.dir={folder / name}"]
         command += [f"{key}={value}" for key, value in settings.items()]
         with self._log.open("wb") as log:

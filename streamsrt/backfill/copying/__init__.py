@@ -1,10 +1,11 @@
 """Takes the state of another application over, out of its changelogs: one in Java, or another one of this library.
 
-============  ============================================================================================
-``origin``    the other application: what it has committed, where its changelogs end, what it has not processed
-``planning``  the plan: which stores are filled from which changelogs, and where the new application begins to read
-``taking``    the stores of one task out of these changelogs
-============  ============================================================================================
+=================  =======================================================================================
+``origin``         the other application: what it has committed, where its changelogs end, what it has not processed
+``planning``       the plan: which stores are filled from which changelogs, and where the new application begins to read
+``subscriptions``  those of foreign-key joins, which know the partition of their left row
+``taking``         the stores of one task out of these changelogs
+=================  =======================================================================================
 
 1. Changelogs are those of Kafka Streams, byte for byte. So a store is filled as an instance restores it, and what is written
    is the last value of each key. No record is processed, and nothing is written to output topics.

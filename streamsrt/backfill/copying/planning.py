@@ -2,7 +2,9 @@
 
 1. A source topic is read on from where the other application stands. Of a topic that it does not read, the user says where
    to begin.
-2. Repartition topics are new: those of the other application must be empty.
+2. Repartition topics are new: those of the other application must be read to their ends. So must be the topics between the
+   two sides of a foreign-key join. Then the stores are all that there is of such a join.
+3. Global tables have no changelogs and no committed offsets: each start reads their topics to the end.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamsrt.backfill.copying.origin import OtherApplication, missing_changelogs
+from streamsrt.backfill.copying.subscriptions import left_sides, unknown_left_side
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.group import check_new_group
-from streamsrt.backfill.operators import check_topology
+from streamsrt.backfill.operators import check_sources
 from streamsrt.backfill.plan import BackfillPlan, CopiedStore, ReadPosition, SourceRange, StateCopy
 from streamsrt.backfill.planned_application import draft_plan
 from streamsrt.backfill.repartition.partitioners import Placements
@@ -64,11 +67,11 @@ def plan_takeover(
         changelogs="live",
         now_ms=now_ms,
     )
-    check_topology(topology)
+    check_sources(topology)
     _check_names(topology, takeover)
     internal = internal_topic_names(application_id, topology.subtopologies)
     check_new_group(network, application_id, internal_topics=internal, servers=bootstrap_servers)
-    shape = TaskShape(topology, settings, topic_counts(network, topology, settings))
+    shape = TaskShape(topology, settings, topic_counts(network, topology, settings), replays=False)
     origin = OtherApplication(network, takeover.origin)
     own_topics = {
         internal_topic_name(takeover.origin, topic.name)
@@ -176,10 +179,34 @@ def _stores(network: Network, shape: TaskShape, origin: OtherApplication, takeov
     for part in moved:
         for topic in part.source_topics:
             origin.check_places(part, topic, placements.of_topic(topic), shape.counts[topic])
+    left = _left_partitions(network, shape, takeover, {store: counts[topic] for store, topic in wanted.items()})
     return {
-        store: CopiedStore(topic=topic, ends=origin.ends(topic, counts[topic]))
+        store: CopiedStore(topic=topic, ends=origin.ends(topic, counts[topic]), left_partitions=left.get(store))
         for store, topic in sorted(wanted.items())
     }
+
+
+def _left_partitions(
+    network: Network, shape: TaskShape, takeover: Takeover, counts: Mapping[str, int]
+) -> dict[str, int]:
+    """For each store with subscriptions, how many partitions the left table of its join has in the other application.
+    ``counts``: of the changelogs there, by store."""
+    found = {}
+    for spec, left in left_sides(shape.topology):
+        if spec.name not in counts:
+            continue
+        topic = internal_topic_name(takeover.origin, left.answers)
+        known = network.admin.partitions_for({topic}).get(topic)
+        known = known or next((counts[each.name] for each in left.part.stores if each.name in counts), None)
+        if known is None:
+            raise unknown_left_side(spec.name, takeover.origin, topic)
+        found[spec.name] = known
+        if known != shape.counts[internal_topic_name(shape.config.application_id, left.answers)]:
+            for each in left.part.stores:
+                if each.name not in takeover.empty:
+                    # Of one without a changelog of its own, nothing else has told.
+                    _check_movable(each, left.part, takeover)
+    return found
 
 
 def _check_movable(spec: StoreSpec, part: Subtopology, takeover: Takeover) -> None:
@@ -208,7 +235,8 @@ def _warnings(
         for spec in each.stores:
             if spec.source_topic is None and spec.name not in stores:
                 yield f"store {spec.name} begins empty"
-    others = sorted({topic for topic, _ in origin.committed} - set(shape.source_topics))
+    read = shape.source_topics.union(*(part.source_topics for part in topology.global_subtopologies))
+    others = sorted({topic for topic, _ in origin.committed} - read)
     others = [topic for topic in others if not topic.startswith(f"{origin.application_id}-")]
     if others:
         yield f"{origin.application_id} also reads {', '.join(others)}, which this application does not read"

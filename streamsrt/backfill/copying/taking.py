@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import gcd
 
+from streamsrt.backfill.copying.subscriptions import MovedSubscriptions, left_sides
 from streamsrt.backfill.errors import BackfillError, UnplacedRowError
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.plan import BackfillPlan, CopiedStore, StateCopy, TaskPlan
@@ -44,6 +45,7 @@ def take_state(
     assert copied is not None
     placements = Placements(topology, plan.application_id)
     counts = {topic.name: topic.partitions for topic in plan.internal_topics}
+    left = {spec.name: side for spec, side in left_sides(topology)}
     with connected(bootstrap_servers or plan.bootstrap_servers) as network:
         for store in task.stores:
             spec = next(each for each in subtopology.stores if each.name == store.name)
@@ -51,9 +53,13 @@ def take_state(
             if origin is None:
                 continue
             count = counts[store.changelog or ""]
-            rows = _Rows(network, spec, origin)
+            subscriptions = None
+            if spec.name in left:
+                answers = counts[internal_topic_name(plan.application_id, left[spec.name].answers)]
+                subscriptions = MovedSubscriptions(spec.name, origin, left[spec.name], placements, answers)
+            rows = _Rows(network, spec, origin, subscriptions)
             if len(origin.ends) == count:
-                found = rows.of(task.partition)
+                found = rows.unmoved(task.partition)
             else:
                 place = _Place(spec, subtopology, placements.of_store(spec, subtopology), origin, count)
                 found = rows.placed(place, task.partition)
@@ -139,16 +145,29 @@ class _Place:
 
 
 class _Rows:
-    """The records of a changelog, up to the ends that the plan has."""
+    """The records of a changelog, up to the ends that the plan has. ``subscriptions``: if it has those of a foreign-key
+    join."""
 
-    def __init__(self, network: Network, spec: StoreSpec, origin: CopiedStore) -> None:
+    def __init__(
+        self, network: Network, spec: StoreSpec, origin: CopiedStore, subscriptions: MovedSubscriptions | None = None
+    ) -> None:
         self._network = network
         self._spec = spec
         self._origin = origin
+        self._subscriptions = subscriptions
         self._read: list[TopicPartition] = []
 
-    def of(self, partition: int) -> Iterator[RecordColumns]:
-        """All records of a partition."""
+    def unmoved(self, partition: int) -> Iterator[RecordColumns]:
+        """All records of a partition, which stay in it."""
+        try:
+            yield from map(self._own, self._of(partition))
+        except UnplacedRowError as error:
+            raise BackfillError(f"store {self._spec.name!r}: {error}") from error
+
+    def _own(self, columns: RecordColumns) -> RecordColumns:
+        return columns if self._subscriptions is None else self._subscriptions.of(columns)
+
+    def _of(self, partition: int) -> Iterator[RecordColumns]:
         tp = (self._origin.topic, partition)
         self._read.append(tp)
         for columns in read_log(self._network, tp, 0, self._origin.ends[partition]):
@@ -168,8 +187,8 @@ class _Rows:
         """The records that belong to a partition here."""
         try:
             for index in place.origins(partition):
-                for columns in self.of(index):
-                    yield place.kept(columns, index, partition)
+                for columns in self._of(index):
+                    yield self._own(place.kept(columns, index, partition))
         except UnplacedRowError as error:
             raise BackfillError(f"store {self._spec.name!r}: {error}") from error
 

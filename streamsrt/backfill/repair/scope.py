@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.plan import Compared
-from streamsrt.operators.offline import AGAIN_AS_OF_NOW, ONE_ORDER
+from streamsrt.operators.offline import AGAIN_AS_OF_NOW, AS_OF_PLAN, ONE_ORDER
 from streamsrt.operators.table import NO_STORE, OPERATIONS
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology
 from topology.graph.operations.traits import Code, traits_of
@@ -28,12 +28,14 @@ _INSTEAD = "replace the whole state of the application with a backfill without -
 class RepairScope:
     """The store, and what must be replayed for it. ``subtopologies``: by number. ``feeding``: the other stores that it is
     computed from, and how each is compared; those whose changelog is a source topic are not among them. ``fed``: those that
-    are computed from it, each behind those that it is computed from itself."""
+    are computed from it, each behind those that it is computed from itself. ``processors``: steps of the user's code that
+    compute it."""
 
     spec: StoreSpec
     subtopologies: frozenset[int]
     feeding: Mapping[str, Compared]
     fed: tuple[str, ...] = ()
+    processors: tuple[str, ...] = ()
 
 
 def scope_of(topology: Topology, store: str) -> RepairScope:
@@ -62,7 +64,18 @@ def scope_of(topology: Topology, store: str) -> RepairScope:
                 f"(logging=False), so nobody can tell what the application had in it. Instead, {_INSTEAD}"
             )
         feeding[name] = _compared(fed_by)
-    return RepairScope(spec, frozenset(_upstream(topology, home)), feeding, tuple(_fed_by(topology, store)))
+    processors = [f"{node.name} ({node.site})" for node in closure.nodes if _is_the_users(node)]
+    parts = frozenset(_upstream(topology, home))
+    return RepairScope(spec, parts, feeding, tuple(_fed_by(topology, store)), tuple(processors))
+
+
+def note_on_global_tables(topology: Topology, scope: RepairScope) -> Iterator[str]:
+    """What nobody can know of a store that processors of the user's compute, which may read any global table."""
+    if topology.global_subtopologies and scope.processors:
+        yield (
+            f"store {scope.spec.name} is computed by {', '.join(scope.processors)}: if this code reads a global table, it "
+            "sees the rows of now, and not those of the time when the application processed the record"
+        )
 
 
 def _fed_by(topology: Topology, store: str) -> list[str]:
@@ -94,6 +107,8 @@ def _check(node: ProcessorNode, store: str) -> None:
         why = f"it asks what it asks now, and {store!r} would not fit to what the application got when it ran"
     elif offline is ONE_ORDER:
         why = "which records met there depends on the order in which they arrived, and a replay has another one"
+    elif offline is AS_OF_PLAN:
+        why = "its global table may have had other rows when the application ran, and has those of now in a replay"
     else:
         return
     raise PlanError(
@@ -172,5 +187,8 @@ class _Closure:
 
 def _writes(node: ProcessorNode) -> bool:
     """Whether a node may write the stores that it touches: a join with a table only reads it."""
-    is_the_users = traits_of(node.operation).code is Code.PROCESSOR
-    return is_the_users or OPERATIONS[type(node.operation)].keys is not NO_STORE
+    return _is_the_users(node) or OPERATIONS[type(node.operation)].keys is not NO_STORE
+
+
+def _is_the_users(node: ProcessorNode) -> bool:
+    return traits_of(node.operation).code is Code.PROCESSOR

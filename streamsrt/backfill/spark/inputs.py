@@ -1,7 +1,7 @@
 """The files that a task reads, brought to a worker that does not see them.
 
-1. What a task reads: the results of tasks before it, the earlier backfill that its plan continues, archives. The log and
-   lakes need no files of the driver.
+1. What a task reads: the results of tasks before it, the earlier backfill that its plan continues, archives, rows of global
+   tables. The log and lakes need no files of the driver.
 2. Spark brings them as broadcast variables, which only the machines fetch that run the task. Each holds a piece of limited
    size, so neither side has more than one in memory.
 3. A worker has them below a folder of its own: those of the plan in one that stands for the plan's directory, others as
@@ -41,6 +41,7 @@ def files_read(
     """Returns the files that a task reads, by their paths in the folder of a worker. ``finished``: the manifest of a task
     before it. Raises PlanError, ArchiveError."""
     found = [*_results_before(directory, task, finished), *_earlier_results(plan, task)]
+    found += [(f"{PLAN_FOLDER}/{table.path}", directory / table.path) for table in plan.global_tables]
     for source in task.sources:
         # The worker would name its copy.
         check_archive(source)

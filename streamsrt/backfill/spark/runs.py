@@ -216,8 +216,9 @@ def check_inputs(files: Mapping[str, Mapping[str, Path]]) -> None:
     if size > INPUTS_OF_LAKES_BYTES:
         raise BackfillError(
             f"tasks that read lakes also read {size >> 20} MB of files that only the driver sees (archives, results of "
-            "other tasks, an earlier backfill), and every machine of the cluster would get all of them, if not more than "
-            f"{INPUTS_OF_LAKES_BYTES >> 20} MB: use a --dir (and --archive, --after) that all nodes have under the same path"
+            "other tasks, an earlier backfill, global tables), and every machine of the cluster would get all of them, if "
+            f"not more than {INPUTS_OF_LAKES_BYTES >> 20} MB: use a --dir (and --archive, --after) that all nodes have "
+            "under the same path"
         )
 
 

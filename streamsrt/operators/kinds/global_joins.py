@@ -8,8 +8,11 @@ Source: KStreamGlobalKTableJoin and KStreamKTableJoinProcessor of Kafka Streams.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.key_slices import KeySlices, Reach, always, either
 from streamsrt.state.columns import Headers
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
@@ -33,3 +36,17 @@ def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, mad
             forward(key, joiner(key, value, row) if with_key else joiner(value, row), timestamp, headers)
 
     return process
+
+
+# -------------------------------------------------------------------------------------- records of other keys, in a slice
+
+
+def _through(op: operations.StreamGlobalTableJoin, reaches: Mapping[str, Reach]) -> Reach | None:
+    """Only a left join needs no table to know whether there is a result."""
+    if not op.left or either(reaches) is not always:
+        return None
+    on = op.on
+    return lambda key, value: value is not None and (key is None or on(key, value) is not None)
+
+
+IN_SLICES = KeySlices(through=_through)

@@ -230,6 +230,8 @@ def test_the_answers_for_operations_are_shown(terminal: Terminal) -> None:
     found = {row["operation"]: row for row in map(json.loads, out.splitlines())}
     assert code == 0
     assert found["Suppress"]["offline"] == "as live"
+    assert found["StreamGlobalTableJoin"]["offline"] == "as of plan"
+    assert found["StreamGlobalTableJoin"]["slices"] == "yes"
     assert found["ResponseJoin"]["offline"] == "refused"
     assert "Key one table by what they are joined on" in found["ResponseJoin"]["note"]
 

@@ -15,15 +15,16 @@ from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.operators import check_topology, notes
 from streamsrt.operators.table import OPERATIONS
 from tests.streamsrt.backfill import held
+from tests.streamsrt.backfill.frozen import filled, frozen
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import Scene
-from tests.streamsrt.backfill.test_replay import Outcome, _sources, all_live, offline_then_live, per_topic
+from tests.streamsrt.backfill.test_replay import Outcome, _sources, all_live, config, offline_then_live, per_topic
 from tests.streamsrt.operators.programs import Piped
 from tests.streamsrt.operators.test_every_operator import PROGRAMS, Row, rows, topology_of
 from topology import Topology, serdes
 from topology.graph.nodes import ProcessorNode
 
-REFUSED = {"foreign-key join", "foreign-key left join", "global table", "global store"}
+REFUSED = {"foreign-key join", "foreign-key left join"}
 SEVERAL_TASKS = {"stateless", "table grouped anew", "tables made of tables"}
 """Through repartition topics: each task is one of the others, and :mod:`.test_engine_local` chains them."""
 SHOWS_EARLIER = {"stream left join", "stream outer join"}
@@ -82,7 +83,11 @@ def test_offline_then_live_is_one_live_run(name: str, piped: list[Row], cut: int
         if topic in reads and (value is not None or name not in NUMBERED)
     ]
     first, second = per_topic(found[:cut], reads), per_topic(found[cut:], reads)
-    live, mixed = all_live(topology, first, second, cached), offline_then_live(topology, first, second, cached)
+    tables = [Piped(*row, ()) for row in piped]
+    shared = filled(topology, tables, config(cached))
+    live = all_live(topology, first, second, cached, shared)
+    with frozen(topology, tables, config(cached)) as seen:
+        mixed = offline_then_live(topology, first, second, cached, frozen=seen, shared=shared)
     assert placed(mixed) == placed(live)
     versioned = {
         f"-{store.name}-changelog"

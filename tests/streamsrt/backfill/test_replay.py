@@ -20,6 +20,7 @@ from streamsrt.backfill.task_state import ChangelogRows, LastValue, TaskStores
 from streamsrt.errors import ProcessingError
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
+from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.input.offset_metadata import done_metadata
 from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
@@ -68,7 +69,9 @@ def config(cached: bool) -> TaskConfig:
     )
 
 
-def live_task(topology: Topology, rows: dict[str, Any], written: Written, cached: bool) -> Task:
+def live_task(
+    topology: Topology, rows: dict[str, Any], written: Written, cached: bool, shared: GlobalState | None = None
+) -> Task:
     (subtopology,) = topology.subtopologies
     stores: dict[str, Any] = {}
     for spec in subtopology.stores:
@@ -82,6 +85,7 @@ def live_task(topology: Topology, rows: dict[str, Any], written: Written, cached
         collector=written,
         config=config(cached),
         partitions_of_topic=lambda topic: 1,
+        global_stores=shared,
     )
 
 
@@ -99,11 +103,15 @@ def run_live(task: Task, parts: dict[str, list[Piped]], starts: dict[str, int]) 
 
 
 def all_live(
-    topology: Topology, before: dict[str, list[Piped]], after: dict[str, list[Piped]], cached: bool
+    topology: Topology,
+    before: dict[str, list[Piped]],
+    after: dict[str, list[Piped]],
+    cached: bool,
+    shared: GlobalState | None = None,
 ) -> Outcome:
     rows: dict[str, MemoryStore] = {}
     written = Written()
-    task = live_task(topology, rows, written, cached)
+    task = live_task(topology, rows, written, cached, shared)
     run_live(task, before, dict.fromkeys(before, 0))
     run_live(task, after, {topic: len(each) for topic, each in before.items()})
     return Outcome(written.topics, {name: list(store.range()) for name, store in rows.items()})
@@ -116,7 +124,10 @@ def offline_then_live(
     cached: bool,
     ordered: bool = False,
     state: TaskStores | None = None,
+    frozen: GlobalState | None = None,
+    shared: GlobalState | None = None,
 ) -> Outcome:
+    """``frozen``, ``shared``: the global tables, offline and live."""
     outputs: dict[str, list[Output]] = {}
 
     def sink(topic: str, partition: int, batch: bytes, records: int) -> None:
@@ -130,7 +141,7 @@ def offline_then_live(
         application_id=APPLICATION, task_config=config(cached), partitions_of_topic=lambda topic: 1
     )
     (subtopology,) = topology.subtopologies
-    replay = TaskReplay(subtopology, 0, settings_, sink, state)
+    replay = TaskReplay(subtopology, 0, settings_, sink, state, global_stores=frozen)
     if ordered:
         replay.ordered(merge(batches_of(before, replay)))
     else:
@@ -144,7 +155,7 @@ def offline_then_live(
         assert versioned or by_use or [key for key, _ in entries] == sorted({key for key, _ in entries})
         outputs[topic] = [(key, *last) for key, last in entries]
     written = Written()
-    task = live_task(topology, replay.rows, written, cached)
+    task = live_task(topology, replay.rows, written, cached, shared)
     for spec in subtopology.stores:
         if store_traits(spec).limit is Limit.COUNT:
             # Such a store is in memory only: whoever takes over restores it.

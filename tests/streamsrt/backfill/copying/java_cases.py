@@ -17,5 +17,7 @@ CASES = {
     "windowed": case("03-windows/tumbling-count-named"),
     "sessions": case("03-windows/session-count"),
     "with_table": case("06-stores/changelog-headers-default"),
+    "by_foreign_key": case("04-joins/fk_join-long-fk"),
+    "to_itself": case("04-joins/fk_left_join-self"),
 }
-counted, windowed, sessions, with_table = (build(each).topology for each in CASES.values())
+counted, windowed, sessions, with_table, by_foreign_key, to_itself = (build(each).topology for each in CASES.values())

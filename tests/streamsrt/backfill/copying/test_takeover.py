@@ -23,7 +23,7 @@ from streamsrt.tasks.input.offset_metadata import parse_mark, parse_partition_me
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers
 from tests.fixtures_brokers import BundledBroker
-from tests.streamsrt.backfill.copying import shop
+from tests.streamsrt.backfill.copying import library, shop
 from tests.streamsrt.backfill.copying.java_cases import CASES
 from tests.streamsrt.backfill.copying.shop import ORDERS, PRICES, WINDOW_MS
 from tests.streamsrt.backfill.processes import InProcess
@@ -279,3 +279,65 @@ def test_a_running_application_must_have_processed_everything(cluster: Cluster, 
             cluster.plan(tmp_path / "busy", "shop:two", Takeover(origin="origin"))
     finally:
         streams.close()
+
+
+def joined(cluster: Cluster, topology: Topology, application_id: str, folder: Path) -> dict[str, Rows]:
+    """All rows of its stores, after it has processed what there is. Which of two changes a result has last, and so its time,
+    depends on how the two sides run."""
+    cluster.process(topology, application_id, folder)
+    found = {name: union(cluster.rows(f"{application_id}-{name}-changelog")) for name in ("books", "authors", "shelf")}
+    found["shelf"] = {key: (value, 0, ()) for key, (value, _, _) in found["shelf"].items()}
+    return found
+
+
+@pytest.mark.parametrize("program", [pytest.param("few", marks=pytest.mark.full), "many"])
+def test_both_sides_of_a_foreign_key_join_go_on(program: str, cluster: Cluster, tmp_path: Path) -> None:
+    """``many``: in other partitions, of the left table in fewer and of the right one in more."""
+    cluster.create({library.BOOKS: 2, library.AUTHORS: 1, library.SHELVES: 1})
+    cluster.write_by_key(library.SHELVES, 1, [(b"b", b"shelf one", 1, ())])
+    cluster.write_by_key(library.AUTHORS, 1, [(b"a%d" % n, b"Ann %d" % n, 10, ()) for n in range(6)])
+    cluster.write_by_key(library.BOOKS, 2, [(b"b%d" % n, b"a%d/Book %d" % (n % 8, n), 20, ()) for n in range(16)])
+    joined(cluster, library.few, "origin", tmp_path)
+    backfill = cluster.plan(tmp_path / "plan", f"library:{program}", Takeover(origin="origin"))
+    backfill.run(InProcess())
+    backfill.verify(recompute=2)
+    backfill.commit(state_dir=tmp_path / "heir")
+    # Authors of known books come, get other names, and go; books change their authors, and come.
+    known = [(b"a%d" % n, b"Bo %d" % n, 30, ()) for n in range(4, 8)]
+    cluster.write_by_key(library.AUTHORS, 1, [*known, (b"a0", None, 31, ())])
+    changed = [(b"b%d" % n, b"a%d/New %d" % (n % 5, n), 40, ()) for n in range(10, 20)]
+    cluster.write_by_key(library.BOOKS, 2, changed)
+    topology = getattr(library, program)
+    there, here = (
+        joined(cluster, each, name, tmp_path) for each, name in ((library.few, "origin"), (topology, "heir"))
+    )
+    assert here == there
+    if program == "few":
+        subscriptions = "shelf-subscription-store-changelog"
+        assert cluster.rows(f"heir-{subscriptions}") == cluster.rows(f"origin-{subscriptions}")
+    books = {f"b{n}": f"a{n}/Book {n}" for n in range(8)} | {f"b{n}": f"a{n - 8}/Book {n}" for n in (8, 9)}
+    expected = books | {f"b{n}": f"a{n % 5}/New {n}" for n in range(10, 20)}
+    names = {"a0": None} | {f"a{n}": f"Ann {n}" for n in range(1, 4)} | {f"a{n}": f"Bo {n}" for n in range(4, 8)}
+    assert {key.decode(): value.decode() for key, (value, _, _) in here["shelf"].items()} == {
+        book: f"{title} on shelf one by {names[title[:2]]}" for book, title in expected.items()
+    }
+
+
+def test_what_is_on_its_way_between_two_tables_would_be_lost(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.create(
+        {library.BOOKS: 2, library.AUTHORS: 1, library.SHELVES: 1, "origin-shelf-subscription-response-topic": 3}
+    )
+    cluster.commit({**cluster.ends(library.BOOKS), **cluster.ends(library.AUTHORS)})
+    cluster.write(("origin-shelf-subscription-response-topic", 2), ROWS[:4])
+    empty = ["books", "authors", "shelf", "shelf-subscription-store"]
+    with pytest.raises(
+        PlanError, match="not processed 4 records of its topic origin-shelf-subscription-response-topic"
+    ):
+        cluster.plan(tmp_path / "plan", "library:few", Takeover(origin="origin", empty=empty))
+    changelogs = {"renamed-subscription-store": "origin-known-changelog"}
+    cluster.create({"origin-known-changelog": 5})
+    takeover = Takeover(origin="origin", changelogs=changelogs, empty=empty[:3])
+    with pytest.raises(
+        PlanError, match="is no topic origin-renamed-subscription-response-topic: give the join the name"
+    ):
+        cluster.plan(tmp_path / "plan", "library:renamed", takeover)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from examples import flights
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.repair.scope import scope_of
-from tests.streamsrt.backfill import chained, every_store
+from streamsrt.backfill.repair.scope import note_on_global_tables, scope_of
+from tests.streamsrt.backfill import chained, every_store, worldwide
 from tests.streamsrt.backfill.repair import every_kind, two_stores
 from topology import JoinWindows, KStream, Processor, Record, Store, StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -88,6 +89,25 @@ def test_what_a_replay_may_compute_otherwise_is_refused() -> None:
         PlanError, match=r"'pairs' can't be rebuilt alone: .*depends on the order in which they arrived"
     ):
         scope_of(built(make), "pairs")
+
+
+def test_a_store_behind_a_join_with_a_global_table_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"'per-customer' can't be rebuilt alone: .* may have had other rows when"):
+        scope_of(worldwide.topology, "per-customer")
+
+
+def test_processors_may_read_global_tables_as_of_now() -> None:
+    def make(builder: StreamsBuilder, *, world: bool) -> None:
+        if world:
+            builder.global_table("world", key=serdes.string, value=serdes.string)
+        processed = words(builder).process_values(Both)
+        processed.group_by_key().count(store="counts")
+
+    alone, beside = (built(partial(make, world=world)) for world in (False, True))
+    assert not list(note_on_global_tables(alone, scope_of(alone, "counts")))
+    (note,) = note_on_global_tables(beside, scope_of(beside, "counts"))
+    assert "if this code reads a global table, it sees the rows of now" in note
+    assert not list(note_on_global_tables(flights.topology, scope_of(flights.topology, "airlines")))
 
 
 def test_a_store_without_a_changelog_of_its_own_is_refused() -> None:

@@ -11,6 +11,7 @@ from streamsrt.backfill.slice_merging import merged_by_key, merged_rows, merged_
 from streamsrt.backfill.slices.eligibility import obstacle
 from streamsrt.backfill.slices.share import Slice
 from streamsrt.backfill.task_state import LastValue
+from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns, iter_columns
 from tests.streamsrt.operators.programs import APPLICATION, Piped, columns_of
@@ -51,8 +52,10 @@ def prevents(subtopology: Subtopology, config: TaskConfig) -> str | None:
     return obstacle(config.resolved(subtopology, APPLICATION), config)
 
 
-def whole(subtopology: Subtopology, records: Records, config: TaskConfig) -> Computed:
-    return _computed(subtopology, records, config, None)
+def whole(
+    subtopology: Subtopology, records: Records, config: TaskConfig, shared: GlobalState | None = None
+) -> Computed:
+    return _computed(subtopology, records, config, None, shared=shared)
 
 
 def sliced(
@@ -61,9 +64,12 @@ def sliced(
     config: TaskConfig,
     count: int,
     partitions: int = 1,
+    shared: GlobalState | None = None,
 ) -> Computed:
-    """The results of ``count`` slices, merged. ``partitions``: those of each output."""
-    parts = [_computed(subtopology, records, config, Slice("t", index, count), partitions) for index in range(count)]
+    """The results of ``count`` slices, merged. ``partitions``: those of each output; ``shared``: the global tables."""
+    parts = [
+        _computed(subtopology, records, config, Slice("t", index, count), partitions, shared) for index in range(count)
+    ]
     specs = {spec.name: spec for spec in subtopology.stores}
     outputs: dict[tuple[str, bytes | None], list[tuple[Any, ...]]] = {}
     for part in parts:
@@ -87,6 +93,7 @@ def _computed(
     config: TaskConfig,
     share: Slice | None,
     partitions: int = 1,
+    shared: GlobalState | None = None,
 ) -> Computed:
     found = Computed()
 
@@ -103,7 +110,7 @@ def _computed(
         partitions_of_topic=lambda topic: partitions,
         full_changelogs=False,
     )
-    replay = TaskReplay(subtopology, 0, settings, sink)
+    replay = TaskReplay(subtopology, 0, settings, sink, global_stores=shared)
 
     inputs = {tp: _cut(records.get(tp[0], ())) for tp in replay.task.source_partitions}
     done: list[int] = []

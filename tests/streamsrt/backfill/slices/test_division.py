@@ -117,6 +117,17 @@ REFUSED: dict[str, tuple[Callable[[StreamsBuilder], object], dict[str, str], str
         {},
         r"KSTREAM-JOIN-\d+ .*lets records through by what it knows of their keys.* of KSTREAM-AGGREGATE-\d+",
     ),
+    "a join with a global table in front of windows": (
+        lambda b: (
+            stream(b)
+            .join(b.global_table("u", **TEXT), both, on=lambda k, v: v)
+            .group_by_key(**TEXT)
+            .windowed_by(HOURS)
+            .count(store="s")
+        ),
+        {},
+        r"KSTREAM-LEFTJOIN-\d+ .*lets records through by what it knows of their keys",
+    ),
     "entries used last": (
         lambda b: grouped(b).count(store=Store("s", max_entries=3)),
         {},
@@ -171,6 +182,10 @@ ALLOWED: dict[str, tuple[Callable[[StreamsBuilder], object], dict[str, str]]] = 
     ),
     "a left join in front of windows": (
         lambda b: stream(b).left_join(table(b), both).group_by_key(**TEXT).windowed_by(HOURS).count(store="s"),
+        {},
+    ),
+    "a join with a global table": (
+        lambda b: stream(b).join(b.global_table("u", **TEXT), both, on=lambda k, v: v).to("out", **TEXT),
         {},
     ),
     "a handler where no time is observed": (

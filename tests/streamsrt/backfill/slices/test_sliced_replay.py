@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.slices.share import Slice
+from streamsrt.tasks.global_state import GlobalState
 from streamsrt.wire.records import RecordColumns
+from tests.streamsrt.backfill.frozen import filled
 from tests.streamsrt.backfill.slices.replays import Computed, Records, config_of, prevents, sliced, whole
 from tests.streamsrt.operators.programs import Piped, build, piped, programs
 from tests.streamsrt.operators.test_every_operator import PROGRAMS
@@ -39,10 +41,12 @@ def written_by(writer: Subtopology, rows: Sequence[Piped], config: Any) -> dict[
     return whole(writer, parts_of(writer, rows), config).written
 
 
-def assert_slices_are_the_whole(subtopology: Subtopology, parts: Records, config: Any) -> Computed:
-    expected = whole(subtopology, parts, config)
+def assert_slices_are_the_whole(
+    subtopology: Subtopology, parts: Records, config: Any, shared: GlobalState | None = None
+) -> Computed:
+    expected = whole(subtopology, parts, config, shared)
     for count in COUNTS:
-        found = sliced(subtopology, parts, config, count)
+        found = sliced(subtopology, parts, config, count, shared=shared)
         assert replace(found, parts=0) == replace(expected, parts=0)
     return expected
 
@@ -82,17 +86,24 @@ def test_slices_of_every_operation_that_allows_them_are_the_whole(
     program: str, index: int, rows: list[Piped], generate: bool
 ) -> None:
     seen: list[tuple[str, str]] = []
-    subtopologies = told(program, lambda key, value: seen.append((repr(key), repr(value)))).subtopologies
+    topology = told(program, lambda key, value: seen.append((repr(key), repr(value))))
+    subtopologies = topology.subtopologies
     part, config = subtopologies[index], config_of(cached=False, generate=generate)
     # What stands in a repartition topic of changes only its writer makes.
     parts: Records = parts_of(part, rows) if part.source_topics else written_by(subtopologies[0], rows, config)
     of_key: list[dict[str, list[str]]] = []
-    for compute in (lambda: whole(part, parts, config), lambda: sliced(part, parts, config, 2)):
+    # Records of the other topic are those of the global table, in programs that have one.
+    tables = [replace(row, topic="right") for row in rows if row.topic == "t" and row.key is not None]
+    shared = filled(topology, tables, config)
+    for compute in (
+        lambda: whole(part, parts, config, shared),
+        lambda: sliced(part, parts, config, 2, shared=shared),
+    ):
         seen.clear()
         compute()
         of_key.append({key: [text for other, text in seen if other == key] for key, _ in seen})
     assert of_key[0] == of_key[1]
-    assert_slices_are_the_whole(part, parts, config)
+    assert_slices_are_the_whole(part, parts, config, shared)
 
 
 # ------------------------------------------------------------------------------------------------------------- by hand
@@ -104,15 +115,21 @@ def row(key: str | None, at: int, value: str | None = "x", topic: str = "in") ->
     return Piped(topic, key, value, at, ())
 
 
-def both(program: Callable[[StreamsBuilder], KTable[Any, Any]], *rows: Piped, cached: bool = False) -> Computed:
+def both(
+    program: Callable[[StreamsBuilder], KTable[Any, Any]],
+    *rows: Piped,
+    cached: bool = False,
+    tables: Sequence[Piped] = (),
+) -> Computed:
     """What the program has computed, the same in slices. The keys ``a`` and ``dd`` are in two slices, if there are two."""
     assert [Slice("t", 0, 2).has([key]).tolist() for key in (b"a", b"dd")] == [[False], [True]]
     builder = StreamsBuilder()
     table = program(builder)
     table.to_stream().foreach(lambda key, value: None)
-    (part,) = builder.build().subtopologies
-    assert prevents(part, config_of(cached=cached)) is None
-    return assert_slices_are_the_whole(part, parts_of(part, rows), config_of(cached=cached))
+    topology, config = builder.build(), config_of(cached=cached)
+    (part,) = topology.subtopologies
+    assert prevents(part, config) is None
+    return assert_slices_are_the_whole(part, parts_of(part, rows), config, filled(topology, tables, config))
 
 
 def stream(builder: StreamsBuilder) -> Any:
@@ -148,6 +165,20 @@ def test_only_records_that_come_to_the_operation_move_its_time_on() -> None:
     assert both(program, row("a", 3), row("dd", 40), row("a", 4)).counters["dropped_late"] == 1
     rows = [row("a", 3), row("dd", 90, "test"), row("dd", 40), row("dd", 80, "test"), row("a", 30), row("a", 4)]
     assert both(program, *rows).counters["dropped_late"] == 1
+
+
+def test_a_left_join_with_a_global_table_moves_time_on_by_what_it_lets_through() -> None:
+    """Whatever the table has: not records without a value, and not those of which no key of the table is known."""
+
+    def program(builder: StreamsBuilder) -> KTable[Any, Any]:
+        names = builder.global_table("names", store="names", **TEXT)
+        joined = stream(builder).left_join(names, "{}{}".format, on=lambda key, value: None if value == "?" else value)
+        return windows(builder, joined)
+
+    late, named = (row("a", 3), row("a", 4)), [row("x", 1, "Xaver", "names")]
+    for value, dropped in (("x", 1), ("unknown", 1), ("?", 0), (None, 0)):
+        found = both(program, late[0], row("dd", 40, value), late[1], tables=named)
+        assert found.counters["dropped_late"] == dropped
 
 
 def test_a_record_without_a_key_moves_no_time_on() -> None:
