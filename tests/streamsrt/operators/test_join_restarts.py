@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
@@ -73,12 +73,29 @@ def outcome(
             for name in driver.store_names()
             if driver.store_kind(name) == "key_value"
         }
-    return written, stores
+    return written, {
+        name: unnumbered(entries) if name.endswith("-Buffer") else entries for name, entries in stores.items()
+    }
+
+
+def unnumbered(entries: list[Any]) -> list[Any]:
+    """Rows of a buffer, in their order, without the numbers at the end of their keys: after a restart they go on behind
+    those that are still there, while a task that runs on has given some to records that were joined at once."""
+    return [(key[:-4], row) for key, row in entries]
+
+
+AT_ONCE_BEFORE_THE_RESTART: list[Row] = [
+    *[("left", "a", None, 0)] * 10,
+    ("left", "a", "a1", 22),
+    ("left", "a", "a1", 12),
+    ("left", "a", "a1", 13),
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @settings(max_examples=25, deadline=None)
 @given(piped=rows, restart_at=st.integers(0, 25))
+@example(piped=AT_ONCE_BEFORE_THE_RESTART, restart_at=12)
 def test_a_restart_changes_nothing(program: str, piped: list[Row], restart_at: int) -> None:
     topology = PROGRAMS[program]()
     assert outcome(topology, piped, restart_at=restart_at) == outcome(topology, piped)
