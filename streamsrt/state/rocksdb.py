@@ -179,7 +179,6 @@ class RocksDBOptions:
         table.set_block_cache(self._cache)
         table.set_bloom_filter(self.bloom_filter_bits_per_key, False)
         table.set_cache_index_and_filter_blocks(True)
-        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         if self.split_metadata:
             table.set_index_type(BlockBasedIndexType.two_level_index_search())
             table.set_partition_filters(True)

@@ -164,6 +164,16 @@ def test_a_store_that_is_opened_again_has_the_options_and_the_cache_of_its_proce
     assert f"write_buffer_size={2 << 20}\n" in written.read_text()
 
 
+def test_what_files_have_in_memory_is_of_the_budget_wherever_they_are(tmp_path: Path) -> None:
+    """Files with ascending keys move to deeper levels as they are, and nobody opens them again."""
+    options = RocksDBOptions(memory_bytes=1 << 20, write_buffer_bytes=128 << 10)
+    store = RocksDBStore(tmp_path / "ascending", "ascending", options)
+    for first in range(0, 200_000, 2_000):
+        store.write([(b"%0300d" % number, b"") for number in range(first, first + 2_000)])
+    assert options.used_bytes() <= 1 << 20
+    store.close()
+
+
 def test_many_small_stores_stay_within_the_budget(tmp_path: Path) -> None:
     options = RocksDBOptions(memory_bytes=8 << 20)
     stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(40)]
