@@ -23,7 +23,6 @@ from streamsrt.state.kinds import lay_out
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.global_state import GlobalState
 from topology.graph.nodes import ProcessorNode, Subtopology
-from topology.graph.operations import StreamGlobalTableJoin
 from topology.graph.operations.traits import Code, traits_of
 from topology.graph.topology import Topology
 
@@ -50,9 +49,9 @@ def global_tables(
 
 
 def _seen_by(subtopology: Subtopology) -> tuple[set[str], bool]:
-    """The tables that a subtopology joins with, and whether its steps may see any other one."""
+    """The stores that the operations of a subtopology name, and whether its steps may see any other one."""
     nodes = [node for node in subtopology.nodes if isinstance(node, ProcessorNode)]
-    joined = {node.operation.store for node in nodes if isinstance(node.operation, StreamGlobalTableJoin)}
+    joined: set[str] = {store for node in nodes if (store := getattr(node.operation, "store", None)) is not None}
     code = any(node.wrapped_by is not None or traits_of(node.operation).code is Code.PROCESSOR for node in nodes)
     return joined, code
 
