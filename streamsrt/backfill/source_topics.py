@@ -1,4 +1,5 @@
-"""Checks that the topics that a plan reads are still those of the plan: with as many partitions, and not created again.
+"""Checks that the topics that a plan reads are still those of the plan: of that cluster, with as many partitions, and not
+created again.
 
 Offsets of a plan mean nothing in a topic that was deleted and created again, though it may have as many records.
 """
@@ -21,7 +22,13 @@ def topic_ids(network: Network, topics: Collection[str]) -> dict[str, str]:
 
 
 def check_source_topics(network: Network, plan: BackfillPlan) -> None:
-    """Raises PlanError if a topic is gone, was created again, or has another number of partitions."""
+    """Raises PlanError if this is another cluster, or a topic is gone, was created again, or has other partitions."""
+    here = network.admin.cluster().cluster_id
+    if plan.cluster_id is not None and here is not None and here != plan.cluster_id:
+        raise PlanError(
+            f"plan {plan.id} was made on cluster {plan.cluster_id}, and this is cluster {here}, which has other offsets. "
+            "Give the --bootstrap-servers of that one, or plan again in another --dir"
+        )
     names = sorted({source.topic for source in plan.sources()})
     found = network.admin.topics(names) if names else {}
     for name in names:

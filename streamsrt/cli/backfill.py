@@ -24,7 +24,7 @@ from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
 from streamsrt.cli.backfill_progress import progress_line
 from streamsrt.cli.backfill_report import show_report
-from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.output import note, print_json, print_rows, said_if_interrupted
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.cli.takeover import (
     ChangelogOf,
@@ -218,7 +218,8 @@ def plan(
         option=lake_option or (),
     )
     sources = _sources(archive or (), lake or (), said, allow_gaps=allow_gaps)
-    with bootstrap(bootstrap_servers, begins=True) as address:
+    no_plan = said_if_interrupted(f"no plan was written to {directory}")
+    with no_plan, bootstrap(bootstrap_servers, begins=True) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
             application,
             application_id=application_id,
@@ -426,7 +427,8 @@ def run(
     way = next((each for each in get_args(ResultsWay) if each == results), None)
     if way is None:
         raise ConfigError(f"--results {results}: give {', '.join(get_args(ResultsWay))}")
-    with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
+    left = said_if_interrupted(f"finished tasks are kept; streamsrt backfill resume --dir {directory} goes on")
+    with left, bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         job = Backfill(directory, bootstrap_servers=address)
         stop = threading.Event()
         reporter = threading.Thread(target=_report, args=(job, progress_interval_s, stop), daemon=True)
@@ -598,7 +600,10 @@ def commit(
             what = f"write the changelog of store {repair.store} of {application_id}, and nothing else"
         note(f"would {what} (reached so far: {found.step}); use --execute to do it")
         return
-    with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
+    left = said_if_interrupted(
+        "commit again to finish the hand-over, or abort it; the application waits for one of them"
+    )
+    with left, bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         state = Backfill(directory, bootstrap_servers=address).commit(
             state_dir=state_dir, on_step=_note_step, transactions=transactions
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import orjson
 from rich.console import Console
@@ -67,3 +68,13 @@ def note(text: str) -> None:
     """A line about what is going on, on stderr, so that stdout holds only the result."""
     sys.stderr.write(printable(text, kept=LINES) + "\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def said_if_interrupted(text: str) -> Iterator[None]:
+    """Says what Ctrl-C has left, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"interrupted: {text}")
+        raise

@@ -650,4 +650,5 @@ def _context(topic: str, partition: int, columns: RecordColumns, index: int, nod
         source_key=columns.keys[index],
         source_value=columns.values[index],
         source_headers=tuple(headers),
+        source_timestamp=columns.timestamps[index],
     )

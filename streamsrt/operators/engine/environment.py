@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import linecache
 import re
+import reprlib
 import signal
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
@@ -474,9 +476,21 @@ def where(plan: ResolvedSubtopology, context: ErrorContext) -> str:
     """Which record, in which node, made by which line of the program."""
     node = plan.location(context.node)
     place = node if _node(plan, context.node) is None else f"node {node}"
-    if context.offset < 0:
+    if not context.topic:
         return f"outside of a record (flush or punctuation), in {place}"
+    if context.offset < 0:
+        # Of a lake, whose records lie before the log. What tells where it is there is what it has.
+        said = f"key {reprlib.repr(context.source_key)} and timestamp {_time(context.source_timestamp)}"
+        return f"at {context.topic}-{context.partition}, a record of a lake with {said}, in {place}"
     return f"at {context.topic}-{context.partition} offset {context.offset}, in {place}"
+
+
+def _time(epoch_ms: int) -> str:
+    """As a lake has it; the number where no calendar goes so far."""
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(epoch_ms)
 
 
 def _node(plan: ResolvedSubtopology, name: str) -> Node | None:

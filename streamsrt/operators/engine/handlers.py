@@ -46,7 +46,8 @@ class HandlerResponse(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContext:
-    """The failed record and where it failed. ``offset`` -1: no record was being read (a commit or a punctuation).
+    """The failed record and where it failed. Without ``topic``, no record was being read (a commit or a punctuation), and
+    ``offset`` is -1. With a topic, a negative offset is that of a record of a lake, in a backfill.
 
     Where the cluster does not take a record (``error`` is a ProductionError then, with ``error_code`` and ``is_retriable``),
     ``output_topic`` and ``output_partition`` say where it was to go, and key, value and headers are the record's, as bytes.

@@ -73,6 +73,17 @@ def test_a_failing_record_is_named_and_everything_before_it_is_done(
     assert task.buffered_records == 2
 
 
+@pytest.mark.parametrize("generate", [True, False])
+@pytest.mark.parametrize("bad", [BAD, ZERO])
+def test_a_failing_record_of_a_lake_is_named_by_what_it_has(bad: Any, generate: bool) -> None:
+    """Records of a lake that lies before the log have negative offsets."""
+    task = new_task(numbers(inverse), Written(), generate=generate)
+    task.add_batch("in", 0, columns(GOOD, bad, offset=-7))
+    says = f"at in-0, a record of a lake with key b'{bad[0]}' and timestamp 1970-01-01T00:00:00.00{bad[2]}Z"
+    with pytest.raises(RecordError, match=says):
+        task.process(100, 0)
+
+
 def test_a_result_that_cannot_be_serialized_is_a_production_error() -> None:
     task = new_task(numbers(lambda s: s.map_values(lambda v: 2**70)), Written())
     task.add_batch("in", 0, columns(GOOD))
