@@ -129,9 +129,15 @@ def package_of_format(name: str, versions: SparkVersions) -> str:
     if name == "delta":
         extension = "io.delta.sql.DeltaSparkSessionExtension"
         catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        return (
+        remedy = (
             f"{_packages('io.delta:delta-spark_2.13:4.2.0')} --conf spark.sql.extensions={extension} "
             f"--conf spark.sql.catalog.spark_catalog={catalog}"
+        )
+        if versions.spark.startswith("4.2."):
+            return remedy
+        return (
+            f"{remedy}. This package is made for Spark 4.2: if it fails with Spark {versions.spark}, install PySpark 4.2 "
+            "(pip install 'pyspark>=4.2,<4.3'), or take a later package of Delta"
         )
     minor = ".".join(versions.spark.split(".")[:2])
     return (

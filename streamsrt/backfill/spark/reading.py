@@ -61,6 +61,8 @@ _OPAQUE = re.compile(r"\bvariant\b(?!:)")
 """Types, and not names of fields, of values that a worker gets as Spark's own bytes."""
 _ROW = "__row"
 _MISSING_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError): (?:Class )?([\w.$/]+)")
+_NOT_CONFIGURED = "requires the SparkSession to be configured with"
+_NO_SQL = "and Spark has its package, but not its SQL"
 _OTHER_SPARK = re.compile(r"java\.lang\.(?:IncompatibleClassChange|NoSuchMethod|AbstractMethod|NoSuchField)Error")
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _ENTRIES = 3
@@ -293,7 +295,7 @@ def _delta_version(spark: SparkSession, plan: LakePlan) -> str:
         if "[PARSE_SYNTAX_ERROR]" not in str(error):
             raise
         raise BackfillError(
-            f"the lake of {plan.topic} has the format delta, and Spark has its package, but not its SQL: "
+            f"the lake of {plan.topic} has the format delta, {_NO_SQL}: "
             f"{package_of_format('delta', SparkVersions(spark.version, hadoop_version()))}"
         ) from error
 
@@ -556,6 +558,8 @@ def _explained_by_package(lake: LakePlan, text: str, where: str, versions: Spark
     """Returns the error to raise where the package of a format is missing, or of another version; None if it is not that."""
     if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find data source: avro" in text:
         what = f"for which Spark {versions.spark} has no package here"
+    elif lake.format == "delta" and _NOT_CONFIGURED in text:
+        what = _NO_SQL
     elif lake.format not in FILES and _OTHER_SPARK.search(text):
         what = f"and the package that Spark was given for it is not made for Spark {versions.spark}"
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streamsrt.backfill.errors import ArchiveError, BackfillError
@@ -51,6 +53,11 @@ def test_a_format_that_there_is_not_is_refused_with_those_that_there_are() -> No
 )
 def test_the_package_of_a_format_is_named(name: str, package: str) -> None:
     assert package in package_of_format(name, VERSIONS)
+
+
+def test_of_delta_it_is_said_for_which_spark_there_is_a_package() -> None:
+    assert "install PySpark 4.2" in package_of_format("delta", replace(VERSIONS, spark="4.3.0"))
+    assert "install PySpark" not in package_of_format("delta", VERSIONS)
 
 
 @pytest.mark.parametrize(

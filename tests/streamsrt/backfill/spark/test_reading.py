@@ -199,6 +199,20 @@ def test_one_sentence_says_what_is_wrong_with_a_lake(
     _is_one_sentence(str(raised.value))
 
 
+def test_a_package_of_delta_without_its_sql_is_told_from_one_that_is_missing(spark: SparkSession) -> None:
+    plan = LakePlan(
+        topic="orders", files=(), order="", partitioned=False, headers=False, location="/lake/orders", format="delta"
+    )
+    error = PySparkException(
+        "This Delta operation requires the SparkSession to be configured with the\nDeltaSparkSessionExtension and the "
+        "DeltaCatalog. Please set the necessary\nconfigurations when creating the SparkSession as shown below."
+    )
+    said = str(explained(spark, plan, error))
+    assert "has its package, but not its SQL: give --conf" in said
+    assert "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in said
+    _is_one_sentence(said)
+
+
 def test_a_package_for_another_spark_is_told_from_one_that_is_missing(spark: SparkSession) -> None:
     plan = LakePlan(
         topic="orders", files=(), order="", partitioned=False, headers=False, location="shop.orders", format="iceberg"
