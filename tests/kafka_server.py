@@ -134,27 +134,28 @@ def numbers_of(version: str) -> tuple[int, ...]:
 def classpath(version: str = VERSION) -> str:
     """The jars of the broker and its clients, downloaded by Maven when they are not there yet."""
     if version == VERSION:
-        return _resolved(ARTIFACTS)
+        return resolved(ARTIFACTS)
     artifacts = [("org.apache.kafka", "kafka_2.13", version)]
     if numbers_of(version) < FIRST_WITH_LOG4J_2:
-        return _resolved((*artifacts, SLF4J_BEFORE_4))
-    return _resolved((*artifacts, *ARTIFACTS[2:]))
+        return resolved((*artifacts, SLF4J_BEFORE_4))
+    return resolved((*artifacts, *ARTIFACTS[2:]))
 
 
 def tools_classpath() -> str:
     """The jars of Kafka's command-line tools."""
-    return _resolved((("org.apache.kafka", "kafka-tools", TOOLS_API_VERSION), *ARTIFACTS[2:]))
+    return resolved((("org.apache.kafka", "kafka-tools", TOOLS_API_VERSION), *ARTIFACTS[2:]))
 
 
 def streams_classpath(version: str = STREAMS_VERSION) -> str:
     """The jars of Kafka Streams and its clients, for applications of Java in tests."""
     streams = ("org.apache.kafka", "kafka-streams", version)
     if numbers_of(version) < FIRST_WITH_LOG4J_2:
-        return _resolved((streams, SLF4J_BEFORE_4))
-    return _resolved((streams, *ARTIFACTS[2:4]))
+        return resolved((streams, SLF4J_BEFORE_4))
+    return resolved((streams, *ARTIFACTS[2:4]))
 
 
-def _resolved(artifacts: Sequence[tuple[str, str, str]]) -> str:
+def resolved(artifacts: Sequence[tuple[str, str, str]]) -> str:
+    """The class path of artifacts and all that they need, downloaded by Maven when they are not there yet."""
     pom = _pom(artifacts)
     folder = _cache() / sha256(pom.encode()).hexdigest()[:12]
     kept = folder / "classpath.txt"

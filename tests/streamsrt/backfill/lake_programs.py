@@ -11,6 +11,14 @@ from streamsrt.backfill import Archive, Backfill
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 
+COLUMNS = {
+    "key": "airline",
+    "value": "to_json(struct(flight, origin, destination, delay), map('ignoreNullFields', 'false'))",
+    "timestamp": "cast(at as timestamp)",
+    "partition": "cast(shard as int)",
+    "offset": "number",
+}
+"""Of the departures as lines of JSON."""
 _ROOT = Path(__file__).resolve().parents[3]
 _PATIENCE_S = 1500
 

@@ -20,16 +20,10 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.backfill.spark.session import QUICK_START, hadoop_version, open_session
 from tests.streamsrt.backfill.delta_lake import SPARK_HAS
+from tests.streamsrt.backfill.lake_programs import COLUMNS
 from tests.streamsrt.backfill.scene import APPLICATION
 
 BUCKET = "shop"
-COLUMNS = {
-    "key": "airline",
-    "value": "to_json(struct(flight, origin, destination, delay), map('ignoreNullFields', 'false'))",
-    "timestamp": "cast(at as timestamp)",
-    "partition": "cast(shard as int)",
-    "offset": "number",
-}
 
 
 def main() -> None:
