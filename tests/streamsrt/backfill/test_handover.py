@@ -17,6 +17,7 @@ from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
 from streamsrt.backfill.handover import load_state, writer_group
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.run_task import compute_task
+from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
 from streamsrt.client.network import BlockingAdmin
@@ -370,6 +371,18 @@ def test_source_topics_with_more_partitions_are_refused(scene: Scene) -> None:
         with pytest.raises(PlanError, match=says):
             refused()
     assert scene.network.admin.committed(ID) == {}
+
+
+def test_another_cluster_is_not_taken_for_one_with_new_topics(scene: Scene) -> None:
+    plan = computed(scene, 100).status().plan
+    elsewhere = plan.model_copy(
+        update={"cluster_id": "elsewhere", "topic_ids": dict.fromkeys(plan.topic_ids, "00" * 16)}
+    )
+    with pytest.raises(
+        PlanError, match=r"made on cluster elsewhere, and this is cluster .*--bootstrap-servers of that one"
+    ):
+        check_source_topics(scene.network, elsewhere)
+    check_source_topics(scene.network, plan)
 
 
 def test_a_source_topic_that_was_created_again_is_refused(scene: Scene) -> None:

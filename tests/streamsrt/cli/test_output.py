@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from streamsrt.cli.output import note, print_fields, print_json, print_reasons, print_rows
+from streamsrt.cli.output import note, print_fields, print_json, print_reasons, print_rows, said_if_interrupted
 from streamsrt.cli.run import _StandardError
 
 POISON = "v\x1b[2J\x1b[H\r\nstate: replayed\0\x9b31m"
@@ -48,3 +48,12 @@ def test_notes_reasons_and_the_log_keep_their_lines_only(capsys: pytest.CaptureF
     assert capsys.readouterr().err == "one\ntwo\\x1b[2J\na warning\\x1b[2J\n"
     print_reasons([{"what": "topic", "name": "t\x1b[2J", "why": "because"}])
     assert capsys.readouterr().out == "topic t\\x1b[2J: because\n"
+
+
+def test_ctrl_c_says_what_it_left(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), said_if_interrupted("resume goes on"):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "interrupted: resume goes on\n"
+    with said_if_interrupted("resume goes on"):
+        pass
+    assert capsys.readouterr().err == ""
