@@ -2,7 +2,8 @@
 another name, is all that there is of it.
 
 ``STRIKE`` in the environment names a file. The first function that sees the record ``strike`` takes it away and kills what
-it says: ``executor``, the JVM that runs this worker, with the worker, or the process of that number.
+it says: ``executor``, the JVM that runs this worker, with the worker, or the process of that number. Where it says
+``meet``, nobody is killed: that attempt at the task waits for another one to come to the same record, at ``STRIKE.met``.
 """
 
 from __future__ import annotations
@@ -27,12 +28,23 @@ def word_of(_key: str, value: str) -> str:
         if marker.exists():
             target = marker.read_text(encoding="ascii")
             marker.unlink()
+            if target == "meet":
+                _meeting_place(marker).read_text()
+                return value[:1]
             # Above this process is the one that forked it, and above that the executor.
             os.kill(_parent(os.getppid()) if target == "executor" else int(target), signal.SIGKILL)
             if target == "executor":
                 # It would go on to the end of its task.
                 os.kill(os.getpid(), signal.SIGKILL)
+        elif _meeting_place(marker).exists():
+            _meeting_place(marker).write_text("")
+            _meeting_place(marker).unlink()
     return value[:1]
+
+
+def _meeting_place(marker: Path) -> Path:
+    """A named pipe: who reads waits for one who writes."""
+    return marker.with_name(f"{marker.name}.met")
 
 
 builder = StreamsBuilder()

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark: a master and two workers as processes, each with a working folder of its own.
+"""A standalone cluster of Spark: a master and two workers as processes, each with its own working folder and address.
 
 Nothing of the project is there: the Python of the workers is the one that the virtual environment was made of, without its
 packages. A folder of this machine can be hidden from the workers: each then runs in a mount namespace of its own, with an
@@ -81,7 +81,8 @@ def standalone(folder: Path, hidden: Path | None = None) -> Iterator[Cluster]:
             inside = folder / f"worker-{number}"
             inside.mkdir()
             options = ("--cores", "1", "--memory", "1g", "--work-dir", str(inside), found[1])
-            stack.enter_context(_process(inside, "worker.Worker", inside / "worker.log", *options, prefix=prefix))
+            log_of_worker, host = inside / "worker.log", f"127.0.0.{number}"
+            stack.enter_context(_process(inside, "worker.Worker", log_of_worker, *options, prefix=prefix, host=host))
         wait_until(
             lambda: len(_REGISTERED.findall(log.read_text())) == 2,
             f"both workers are known: {log}",
@@ -91,17 +92,19 @@ def standalone(folder: Path, hidden: Path | None = None) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _process(inside: Path, kind: str, log: Path, *arguments: str, prefix: Sequence[str] = ()) -> Iterator[None]:
+def _process(
+    inside: Path, kind: str, log: Path, *arguments: str, prefix: Sequence[str] = (), host: str = "127.0.0.1"
+) -> Iterator[None]:
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     environment = {
         **kept,
         "JAVA_HOME": str(find_java(inside / "java").home),
         "SPARK_HOME": str(SPARK),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_JAVA_OPTS": _QUICK,
         "SPARK_DAEMON_MEMORY": "256m",
     }
-    command = [SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
+    command = [SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", host]
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [*prefix, *command, "--webui-port", "0", *arguments],

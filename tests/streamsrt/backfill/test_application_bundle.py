@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from sysconfig import get_python_version
@@ -30,6 +30,16 @@ NAME = "lakeside"
 APPLICATION = f"{NAME}:topology"
 PARTS: list[list[Line]] = [[*lines(60, seed=41), ("strike", 610)], lines(50, seed=42)]
 _TIMEOUT_S = 900
+SPECULATION = {"spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.quantile": "0.5"}
+"""A task that takes longer than half of the others did is run a second time, on another machine."""
+ALONE = {"spark.speculation.task.duration.threshold": "2s"}
+"""Of jobs with one task, so many seconds."""
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "0",
+    "spark.dynamicAllocation.minExecutors": "0",
+}
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +91,21 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit code, and what it said on stderr, in one line."""
     _, said = process.communicate(timeout=_TIMEOUT_S)
     return process.returncode, " ".join(said.split())
+
+
+def options(conf: Mapping[str, str]) -> list[str]:
+    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+
+
+def meeting_place(strike: Path) -> Path:
+    return strike.with_name(f"{strike.name}.met")
+
+
+def meeting(strike: Path) -> Path:
+    """The first attempt that comes to the record waits for the second one."""
+    os.mkfifo(meeting_place(strike))
+    strike.write_text("meet", encoding="ascii")
+    return strike
 
 
 def digests(backfill: Backfill) -> list[tuple[str, int, list[tuple[str, int, str]]]]:
@@ -192,6 +217,34 @@ def test_an_executor_that_is_killed_is_replaced(
     assert code == 0, said
     assert not strike.exists()
     assert attempts_in(backfill) == kept_by(backfill), "what the executor had begun is gone"
+    assert digests(backfill) == same_here(tmp_path, module)
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_of_two_attempts_at_once_one_counts(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    words = ("--dir", backfill.directory, "--bundle", bundle, *options(SPECULATION))
+    code, said = ended(driver(program, cluster, meeting(strike), "run", *words))
+    assert code == 0, said
+    assert not meeting_place(strike).exists(), "there was no second attempt"
+    assert attempts_in(backfill) == kept_by(backfill)
+    assert digests(backfill) == same_here(tmp_path, module)
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_executors_may_come_and_go(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    words = ("--dir", backfill.directory, "--bundle", bundle, *options(DYNAMIC))
+    code, said = ended(driver(program, cluster, strike, "run", *words))
+    assert code == 0, said
     assert digests(backfill) == same_here(tmp_path, module)
 
 

@@ -13,12 +13,18 @@ import pytest
 
 from tests.streamsrt.backfill.spark_cluster import Cluster, standalone
 from tests.streamsrt.backfill.test_application_bundle import (
+    ALONE,
+    DYNAMIC,
     PARTS,
+    SPECULATION,
     bundle,
     digests,
     driver,
     ended,
+    meeting,
+    meeting_place,
     module,
+    options,
     program,
     same_here,
     strike,
@@ -68,6 +74,30 @@ def test_an_executor_that_is_killed_is_replaced(
     assert not strike.exists()
     assert digests(backfill) == same_here(tmp_path, module)
     assert attempts_in(backfill) == kept_by(backfill)
+
+
+@pytest.mark.full
+def test_of_two_attempts_at_once_one_counts(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path, hidden: Path
+) -> None:
+    backfill = planned(hidden / "speculation", PARTS, module)
+    words = ("--dir", backfill.directory, "--bundle", bundle, *options({**SPECULATION, **ALONE}))
+    code, said = ended(driver(program, cluster, meeting(strike), "run", *words))
+    assert code == 0, said
+    assert not meeting_place(strike).exists(), "there was no second attempt"
+    assert attempts_in(backfill) == kept_by(backfill)
+    assert digests(backfill) == same_here(tmp_path, module)
+
+
+@pytest.mark.full
+def test_executors_may_come_and_go(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path, hidden: Path
+) -> None:
+    backfill = planned(hidden / "dynamic", PARTS, module)
+    words = ("--dir", backfill.directory, "--bundle", bundle, *options(DYNAMIC))
+    code, said = ended(driver(program, cluster, strike, "run", *words))
+    assert code == 0, said
+    assert digests(backfill) == same_here(tmp_path, module)
 
 
 @pytest.mark.full
