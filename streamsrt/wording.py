@@ -1,9 +1,12 @@
-"""How numbers and addresses are worded in messages, and how text from elsewhere is shown on a terminal."""
+"""How numbers, times and addresses are worded in messages, and how text from elsewhere is shown on a terminal."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Literal
 from unicodedata import category
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEFT_AS_THEY_ARE = "\u200c\u200d"
 """Joiners of letters and of emojis: not printable by themselves, and harmless."""
 
@@ -23,6 +26,14 @@ def host_and_port(text: str) -> tuple[str, int] | None:
     host, _, port = text.rpartition(":")
     plain = host.removeprefix("[").removesuffix("]")
     return (plain, int(port)) if plain and port.isascii() and port.isdecimal() else None
+
+
+def time_text(time_ms: int, timespec: Literal["seconds", "milliseconds"] = "seconds") -> str:
+    """A time as ISO 8601 in UTC; its milliseconds since 1970 where no calendar has it."""
+    try:
+        return f"{(_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
+    except OverflowError:
+        return f"{time_ms} ms"
 
 
 def printable(text: str, *, kept: str = "") -> str:

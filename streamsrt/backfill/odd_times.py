@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from streamsrt.backfill.errors import ArchiveError, HandOverError
 from streamsrt.backfill.manifest import LogResult
 from streamsrt.client.interface import Network
 from streamsrt.errors import StreamsError
 from streamsrt.wire.records import HEADER_SIZE_BYTES, iter_columns, read_header
-from streamsrt.wording import counted
+from streamsrt.wording import counted, time_text
 
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 AHEAD_MS = 3_600_000
@@ -56,24 +55,16 @@ def notes_on(topic: str, highest_ms: int, now_ms: int) -> Iterator[str]:
     """What a plan says about the latest time of a topic's files, if it is an odd one."""
     if highest_ms > now_ms + AHEAD_MS:
         yield (
-            f"the times of {topic} go up to {text_of(highest_ms)}, which is {_span(highest_ms - now_ms)} in the future: "
+            f"the times of {topic} go up to {time_text(highest_ms)}, which is {_span(highest_ms - now_ms)} in the future: "
             f"topics take records of up to an hour ahead, unless they have a larger {AFTER}, and commit is refused for "
             "changelogs and outputs that don't take them"
         )
     elif 0 <= highest_ms < _SECONDS_END_MS:
         yield (
-            f"the times of {topic} end at {text_of(highest_ms)}: integers count milliseconds since 1970. If these are "
+            f"the times of {topic} end at {time_text(highest_ms)}: integers count milliseconds since 1970. If these are "
             f"seconds, convert them: write timestamps, or read a lake with --lake-column {topic}.timestamp="
             "'timestamp_seconds(timestamp)'"
         )
-
-
-def text_of(time_ms: int, timespec: Literal["seconds", "milliseconds"] = "seconds") -> str:
-    """A time as ISO 8601 in UTC; its milliseconds since 1970 where no calendar has it."""
-    try:
-        return f"{(_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
-    except OverflowError:
-        return f"{time_ms} ms"
 
 
 def _span(span_ms: int) -> str:
@@ -118,7 +109,7 @@ def check_record_times(
         ahead = refused > now_ms
         setting, taken_ms = (AFTER, limit.after_ms) if ahead else (BEFORE, limit.before_ms)
         raise HandOverError(
-            f"a record for {log.topic}-{log.partition} has the time {text_of(refused)}, which is "
+            f"a record for {log.topic}-{log.partition} has the time {time_text(refused)}, which is "
             f"{_span(abs(refused - now_ms))} {'ahead' if ahead else 'ago'}, and the topic takes {taken_ms} ms ({setting}): "
             f"raise that setting of topic {log.topic}, or the broker's default log.{setting}, then commit again. The "
             "results are kept. If the time is wrong, correct it in the history and plan again in another --dir"

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsrt.backfill.errors import ArchiveError, BackfillError
-from streamsrt.backfill.odd_times import check_calendar, notes_on, text_of
-from streamsrt.wording import counted
+from streamsrt.backfill.odd_times import check_calendar, notes_on
+from streamsrt.wording import counted, time_text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -191,8 +191,8 @@ def check_unchanged_file(path: Path, size_bytes: int, written_ms: int | None) ->
     if found.st_size != size_bytes:
         what = f"{found.st_size} bytes, not {size_bytes}"
     elif written_ms is not None and found.st_mtime_ns // 1_000_000 != written_ms:
-        now = text_of(found.st_mtime_ns // 1_000_000, "milliseconds")
-        what = f"it was written at {now}, and then at {text_of(written_ms, 'milliseconds')}"
+        now = time_text(found.st_mtime_ns // 1_000_000, "milliseconds")
+        what = f"it was written at {now}, and then at {time_text(written_ms, 'milliseconds')}"
     else:
         return
     raise ArchiveError(

@@ -15,8 +15,6 @@ from itertools import repeat
 from pathlib import Path
 from struct import Struct
 
-from rocksdict import Options
-
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.state.store import BytesStore
@@ -25,10 +23,6 @@ from streamsrt.wire.records import Headers
 
 ROCKSDB_BYTES = 48 << 20
 """Blocks that are read and write buffers, of all stores of a task."""
-
-_FILE_BYTES = 8 << 20
-_READ_AHEAD_BYTES = 256 << 10
-"""Of each file that a compaction reads: 2 MB are the default."""
 
 LastValue = tuple[bytes | None, int, Headers]
 """Value, timestamp in ms, headers."""
@@ -45,9 +39,7 @@ class TaskStores:
         self._folder = folder
         self._options = None
         if folder is not None:
-            self._options = RocksDBOptions(
-                memory_bytes=ROCKSDB_BYTES, compression="lz4", split_metadata=True, config_setter=_small_files
-            )
+            self._options = RocksDBOptions(memory_bytes=ROCKSDB_BYTES, compression="lz4", saves_memory=True)
         self._opened: list[BytesStore] = []
 
     def open(self, name: str) -> BytesStore:
@@ -70,13 +62,6 @@ class TaskStores:
         self._opened.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _small_files(_: str, options: Options) -> None:
-    """A compaction has the index and the filter of the file that it writes in memory, beside the budget. Files of 64 MB, the
-    default, hold millions of rows that compress well."""
-    options.set_target_file_size_base(_FILE_BYTES)
-    options.set_compaction_readahead_size(_READ_AHEAD_BYTES)
 
 
 class ChangelogRows:

@@ -62,6 +62,10 @@ _GATHERED_ROWS = 100_000
 _GATHERED_BYTES = 8 << 20
 _ARENA_BLOCK_BYTES = 64 << 10
 _INGESTED_BLOCK_BYTES = 8 << 10
+_SMALL_FILE_BYTES = 8 << 20
+"""64 MB are the default: millions of rows that compress well."""
+_SMALL_READ_AHEAD_BYTES = 256 << 10
+"""Of each file that a compaction reads: 2 MB are the default."""
 _PATIENCE = 1.5
 _DISTINCT = 0.75
 """Keys are taken as distinct where at least that part of them was."""
@@ -93,9 +97,10 @@ class RocksDBOptions:
     background_jobs: int = 2
     bloom_filter_bits_per_key: int = 10
     compression: Compression = "none"
-    split_metadata: bool = False
+    saves_memory: bool = False
     """Indexes and filters in parts of a few kilobytes. A filter is for a whole file else, over a megabyte for a million
-    keys: where there is little memory, it does not fit its part of the cache and is read again for each key."""
+    keys: where there is little memory, it does not fit its part of the cache and is read again for each key. And small
+    files: a compaction has index and filter of the file that it writes in memory, beside the budget."""
     statistics: bool = False
     """Whether RocksDB counts what it does, which slows reads and writes down."""
     config_setter: Callable[[str, Options], object] | None = None
@@ -179,9 +184,11 @@ class RocksDBOptions:
         table.set_block_cache(self._cache)
         table.set_bloom_filter(self.bloom_filter_bits_per_key, False)
         table.set_cache_index_and_filter_blocks(True)
-        if self.split_metadata:
+        if self.saves_memory:
             table.set_index_type(BlockBasedIndexType.two_level_index_search())
             table.set_partition_filters(True)
+            options.set_target_file_size_base(_SMALL_FILE_BYTES)
+            options.set_compaction_readahead_size(_SMALL_READ_AHEAD_BYTES)
         options.set_block_based_table_factory(table)
         # A process has hundreds of stores: RocksDB's log, statistics and reserve of 4 MB are too much for each.
         options.set_keep_log_file_num(1)

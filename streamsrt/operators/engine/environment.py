@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import count
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
@@ -28,6 +27,7 @@ from streamsrt.state.snapshots import SnapshotOwners
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from streamsrt.wire.records.texts import Texts, Times
+from streamsrt.wording import time_text
 from topology.graph.nodes import Node, SinkNode
 from topology.graph.operations import MapAsync
 from topology.spec.processor import PunctuationType, RecordMetadata
@@ -480,17 +480,9 @@ def where(plan: ResolvedSubtopology, context: ErrorContext) -> str:
         return f"outside of a record (flush or punctuation), in {place}"
     if context.offset < 0:
         # Of a lake, whose records lie before the log. What tells where it is there is what it has.
-        said = f"key {reprlib.repr(context.source_key)} and timestamp {_time(context.source_timestamp)}"
+        said = f"key {reprlib.repr(context.source_key)} and timestamp {time_text(context.source_timestamp, 'milliseconds')}"
         return f"at {context.topic}-{context.partition}, a record of a lake with {said}, in {place}"
     return f"at {context.topic}-{context.partition} offset {context.offset}, in {place}"
-
-
-def _time(epoch_ms: int) -> str:
-    """As a lake has it; the number where no calendar goes so far."""
-    try:
-        return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return str(epoch_ms)
 
 
 def _node(plan: ResolvedSubtopology, name: str) -> Node | None:

@@ -108,19 +108,32 @@ def meeting(strike: Path) -> Path:
     return strike
 
 
-def digests(backfill: Backfill) -> list[tuple[str, int, list[tuple[str, int, str]]]]:
+Computed = tuple[str, int, list[tuple[str, int, str]]]
+"""A task, its records, and of its stores name, rows and digest."""
+
+
+def digests(backfill: Backfill) -> list[Computed]:
     return [
         (each.task, each.records, [(store.name, store.entries, store.changelog_digest) for store in each.stores])
         for each in backfill.verify()
     ]
 
 
-def same_here(tmp_path: Path, module: ModuleType) -> list[tuple[str, int, list[tuple[str, int, str]]]]:
+def same_here(tmp_path: Path, module: ModuleType) -> list[Computed]:
     backfill = planned(tmp_path / "here", PARTS, module)
     backfill.run(InProcess())
     found = digests(backfill)
     assert sum(entries for _, _, stores in found for _, entries, _ in stores) > 0
     return found
+
+
+def twice_at_once(backfill: Backfill, run: subprocess.Popen[str], strike: Path) -> list[Computed]:
+    """The digests of a run in which two attempts at a task have met."""
+    code, said = ended(run)
+    assert code == 0, said
+    assert not meeting_place(strike).exists(), "there was no second attempt"
+    assert attempts_in(backfill) == kept_by(backfill)
+    return digests(backfill)
 
 
 MODULES = {"rules": "7"}
@@ -228,11 +241,8 @@ def test_of_two_attempts_at_once_one_counts(
 ) -> None:
     backfill = planned(tmp_path / "spark", PARTS, module)
     words = ("--dir", backfill.directory, "--bundle", bundle, *options(SPECULATION))
-    code, said = ended(driver(program, cluster, meeting(strike), "run", *words))
-    assert code == 0, said
-    assert not meeting_place(strike).exists(), "there was no second attempt"
-    assert attempts_in(backfill) == kept_by(backfill)
-    assert digests(backfill) == same_here(tmp_path, module)
+    run = driver(program, cluster, meeting(strike), "run", *words)
+    assert twice_at_once(backfill, run, strike) == same_here(tmp_path, module)
 
 
 @pytest.mark.spark

@@ -12,10 +12,11 @@ from streamsrt.backfill import Backfill
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.handover import load_state
 from streamsrt.backfill.manifest import FileResult, LogResult
-from streamsrt.backfill.odd_times import AFTER, BEFORE, check_record_times, text_of
+from streamsrt.backfill.odd_times import AFTER, BEFORE, check_record_times
 from streamsrt.backfill.plan import load_plan
 from streamsrt.client.values import NewTopic
 from streamsrt.wire.records import encode_batch
+from streamsrt.wording import time_text
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 
@@ -64,7 +65,7 @@ def test_the_settings_of_a_topic_decide(
             continue
         with pytest.raises(HandOverError, match=rf"a record for {topic}-0 has the time .*{says}"):
             check_record_times(scene.network, tmp_path, logs, {"later": configs}, ["delays"], NOW_MS)
-    assert text_of(NOW_MS * 1_000) == f"{NOW_MS * 1_000} ms"
+    assert time_text(NOW_MS * 1_000) == f"{NOW_MS * 1_000} ms"
 
 
 def test_a_record_of_the_future_is_refused_before_anything_is_marked(scene: Scene) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +19,7 @@ from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import RecordColumns
 from tests.store_kinds import KINDS, pipe
-from tests.streamsrt.state.writer import logged
+from tests.streamsrt.state.writer import logged, run_writer_and_kill_it
 from topology import serdes
 from topology.graph.store_kinds import StoreKind
 
@@ -131,14 +128,7 @@ def test_short_restores_and_the_programs_own_options_are_left_alone(tmp_path: Pa
 def test_a_process_that_is_killed_while_it_restores_leaves_rows_and_offset_of_one_moment(tmp_path: Path) -> None:
     offset = 0
     for last in (40, 110):
-        command = [sys.executable, "-m", "tests.streamsrt.state.writer", str(tmp_path), str(offset // 500), "restore"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as restoring:
-            assert restoring.stdout is not None
-            for line in restoring.stdout:
-                if int(line) == last:
-                    restoring.send_signal(signal.SIGKILL)
-                    break
-        assert restoring.returncode == -signal.SIGKILL
+        run_writer_and_kill_it(tmp_path, offset // 500, last, "restore")
         store = RocksDBStore(tmp_path, "counts", RocksDBOptions())
         before, offset = offset, store.changelog_offset() or 0
         rows: dict[bytes, bytes | None] = {}

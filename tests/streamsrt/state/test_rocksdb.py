@@ -16,7 +16,7 @@ from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError,
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.state.rocksdb_files import read_changelog_offset
 from tests.streamsrt.state.conftest import DEFAULTS, OpenStore
-from tests.streamsrt.state.writer import OPTIONS, batch
+from tests.streamsrt.state.writer import OPTIONS, batch, run_writer_and_kill_it
 
 pytestmark = pytest.mark.waits
 
@@ -46,17 +46,6 @@ def test_closed_store_opens_with_all_it_had(open_persistent: OpenStore) -> None:
     assert list(store.range()) == [row for row in MANY if row[0] != b"000007"]
     assert store.changelog_offset() == 20_001
     store.close()
-
-
-def run_writer_and_kill_it(path: Path, first: int, last: int) -> None:
-    command = [sys.executable, "-m", "tests.streamsrt.state.writer", str(path), str(first)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        for line in writer.stdout:
-            if int(line) == last:
-                writer.send_signal(signal.SIGKILL)
-                break
-    assert writer.returncode == -signal.SIGKILL
 
 
 @pytest.mark.system
@@ -228,7 +217,7 @@ def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinc
 
 
 def test_indexes_and_filters_in_parts_are_invisible(tmp_path: Path) -> None:
-    options = RocksDBOptions(memory_bytes=4 << 20, write_buffer_bytes=64 << 10, split_metadata=True)
+    options = RocksDBOptions(memory_bytes=4 << 20, write_buffer_bytes=64 << 10, saves_memory=True)
     store = RocksDBStore(tmp_path, "s", options)
     rows = [(b"%06d" % number, b"x" * 20) for number in range(20_000)]
     for start in range(0, len(rows), 1_000):

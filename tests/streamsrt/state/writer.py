@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +40,18 @@ def restore() -> None:
     for number in itertools.count(int(sys.argv[2])):
         store.restore(*logged(number), 500 * (number + 1))
         print(number, flush=True)
+
+
+def run_writer_and_kill_it(path: Path, first: int, last: int, *words: str) -> None:
+    """Runs this module on a store until batch ``last`` is written."""
+    command = [sys.executable, "-m", "tests.streamsrt.state.writer", str(path), str(first), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            if int(line) == last:
+                writer.send_signal(signal.SIGKILL)
+                break
+    assert writer.returncode == -signal.SIGKILL
 
 
 def main() -> None:
