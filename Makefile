@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 
-.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic lint types contracts check bench bench-quick clean requirements dist tutorial docs
+.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic test-native lint types contracts check bench bench-quick clean requirements dist tutorial docs
 
 $(BIN)/python:
 	python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv $(VENV)
@@ -54,6 +54,11 @@ test-all: $(STAMP)
 test-classic: $(STAMP)
 	$(PYTEST) --group-protocol=classic --layer test tests/system
 
+# The tests of `make quick` once more, with the optional loops in C (streamsrt/wire/kernels.py).
+test-native: $(STAMP)
+	$(BIN)/python -m tests.tools.native .cache/native
+	PYTHONPATH=$(CURDIR)/.cache/native $(PYTEST) -n 2 --layer quick
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -78,6 +83,8 @@ dist: $(STAMP)
 	$(BIN)/python -m build --quiet
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m tests.tools.wheel_contents dist/*.whl
+	STREAMSRT_NATIVE=1 $(BIN)/python -m build --quiet --wheel --outdir dist/native
+	$(BIN)/python -m tests.tools.wheel_contents --native dist/native/*.whl
 
 # docs/tutorial.md, followed in an empty folder by what a wheel installs.
 tutorial: dist

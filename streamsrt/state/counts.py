@@ -12,13 +12,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count, islice
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from streamsrt.wire.kernels import key_numbers
 
 Row: TypeAlias = tuple[bytes, int, int]
 """Key, count and time."""
@@ -64,7 +64,7 @@ class CountedRows:
     def __init__(self, adopt: Adopt, older: CountedRows | None = None) -> None:
         self.older = older
         self._adopt = adopt
-        self._numbers: defaultdict[bytes, int] = defaultdict(count().__next__)
+        self._numbers = key_numbers()
         self._keys: list[bytes] = []
         self._totals: _Column = np.zeros(_LEAST_ROWS, np.int64)
         self._flushed_totals: _Column = np.zeros(_LEAST_ROWS, np.int64)
@@ -87,9 +87,10 @@ class CountedRows:
         """Counts records. ``positions``: theirs, which increase; without, they are behind all that came before."""
         records = len(keys)
         times = timestamps if isinstance(timestamps, np.ndarray) else np.fromiter(timestamps, np.int64, records)
-        numbers = np.fromiter(map(self._numbers.__getitem__, keys), np.intp, records)
-        if len(self._numbers) > len(self._keys):
-            self._add_new()
+        numbers = np.empty(records, np.int64)
+        new = self._numbers.numbers(keys, numbers)
+        if new:
+            self._add_new(new)
         np.add.at(self._totals, numbers, 1)
         np.maximum.at(self._times, numbers, times)
         if positions is None:
@@ -97,9 +98,7 @@ class CountedRows:
         np.maximum.at(self._changed_at, numbers, positions)
         self._taken = int(positions[-1]) + 1
 
-    def _add_new(self) -> None:
-        new = list(islice(reversed(self._numbers), len(self._numbers) - len(self._keys)))
-        new.reverse()
+    def _add_new(self, new: list[bytes]) -> None:
         self._keys += new
         missing = len(self._keys) - len(self._totals)
         if missing > 0:
@@ -109,7 +108,7 @@ class CountedRows:
             self._times = np.append(self._times, np.full(missing, -1, np.int64))
             self._changed_at = np.append(self._changed_at, np.full(missing, -1, np.int64))
         for key, total, time_ms in self._adopt(new):
-            number = self._numbers[key]
+            number = self._numbers.get(key)
             self._totals[number] = self._flushed_totals[number] = total
             self._times[number] = time_ms
 

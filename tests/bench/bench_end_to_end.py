@@ -3,11 +3,13 @@
     python -m tests.bench.bench_end_to_end [--quick] [--peers ours,bundled,java,quix,faust] [--workloads W1,W2,W3]
                                            [--records 1000000] [--rounds 3]
     python -m tests.bench.bench_end_to_end --peers ours,bundled,java,quix --workloads W8,W9
+    python -m tests.bench.bench_end_to_end --peers ours,native,ours@/path/to/another/tree
 
 The broker is an Apache Kafka (Java 17 and Maven needed) on this machine; ``bundled`` is this runtime on the bundled broker,
-``ours`` on Kafka. Each peer runs in a virtual environment of its own, made on first use. What is counted is CPU time (user
-and system, all threads) of the client's process from the beginning of processing to the last acknowledged output, so that
-neither the broker's share nor other load on the machine counts; wall-clock rates are not comparable between machines. The
+``ours`` on Kafka, ``native`` the same with the loops in C. Each peer runs in a virtual environment of its own, made on first
+use. What is counted is CPU time (user and system, all threads) of the client's process from the beginning of processing to
+the last acknowledged output, so that neither the broker's share nor other load on the machine counts; wall-clock rates are
+not comparable between machines. The
 peers take turns in every round; each run has a new application id, output topic and state directory; tables show medians.
 The outputs of every run are read by another client and compared with an independent computation. The slower peers get
 fewer records; their rates don't depend on it. ``warm`` is the second half of the run alone. Java gets four times as many,
@@ -34,7 +36,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, ClientConfig, NewTopic
 from streamsrt.runtime.bundled_broker import BundledBroker
 from streamsrt.wire.records import encode_batch
-from tests.bench.peer_programs import UnfinishedError, prepare, run_program, say
+from tests.bench.peer_programs import OURS, UnfinishedError, file_name, prepare, run_program, say
 from tests.bench.peers import data, json_data
 from tests.kafka_server import KafkaServer, missing_tools
 
@@ -53,6 +55,7 @@ JSON = {"W8", "W9"}
 NAMES = {
     "ours": "streamsrt",
     "bundled": "streamsrt, bundled broker",
+    "native": "streamsrt, loops in C",
     "java": "java: Kafka Streams 4.3.1",
     "quix": "quixstreams 3.28.1",
     "faust": "faust-streaming 0.15.3",
@@ -201,7 +204,7 @@ def clusters(peers: list[str], folder: Path) -> Iterator[dict[str, Cluster]]:
 
 def measure(peer: str, workload: str, records: int, cluster: Cluster, folder: Path, name: str) -> Result:
     """One run, checked."""
-    application = f"{name}-{workload.lower()}-{peer}"
+    application = f"{name}-{workload.lower()}-{file_name(peer)}"
     source, sink, state = cluster.input(records, is_json=workload in JSON), f"out-{application}", folder / application
     cluster.make_topic(sink)
     if peer == "faust" and workload in FAUST_TABLES:
@@ -240,7 +243,7 @@ def table(workload: str, results: dict[str, list[Result]], records: dict[str, in
     """Markdown."""
     rates = {peer: median(run.per_cpu_s for run in runs) for peer, runs in results.items()}
     halves = {peer: median(_warm(run) for run in runs) for peer, runs in results.items()}
-    others = [peer for peer in ("java", "quix", "faust") if peer in results]
+    others = [peer for peer in results if peer not in OURS]
 
     def ratio(peer: str, other: str) -> float:
         return halves[peer] / halves[other] if "java" in (peer, other) else rates[peer] / rates[other]
@@ -256,7 +259,7 @@ def table(workload: str, results: dict[str, list[Result]], records: dict[str, in
         warm = [run.warm_per_cpu_s for run in runs if run.warm_per_cpu_s is not None]
         wrong = {run.wrong for run in runs if run.wrong}
         cells = [
-            NAMES[peer],
+            NAMES.get(peer, peer),
             f"{records[peer]:,}",
             str(len(runs)),
             f"{rates[peer]:,.0f}",
@@ -276,7 +279,9 @@ def table(workload: str, results: dict[str, list[Result]], records: dict[str, in
 
 def options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_end_to_end", description=(__doc__ or "")[:90])
-    parser.add_argument("--peers", default="ours,bundled,java,quix,faust", help="of ours, bundled, java, quix, faust")
+    parser.add_argument(
+        "--peers", default="ours,bundled,java,quix,faust", help="of ours, bundled, native, java, quix, faust"
+    )
     parser.add_argument("--workloads", default="W1,W2,W3", help="of W1, W2, W3, W8, W9")
     parser.add_argument("--records", type=int, help="1000000; Java gets 4 times, quix a fifth, faust a 100th")
     parser.add_argument("--rounds", type=int, help="how often (3)")

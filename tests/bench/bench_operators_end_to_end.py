@@ -34,7 +34,7 @@ from pathlib import Path
 
 from streamsrt.wire.records import encode_batch
 from tests.bench.bench_end_to_end import LOAD_BATCH_RECORDS, SHARES, Cluster, Result, clusters, median, table
-from tests.bench.peer_programs import Mark, PeerProgram, UnfinishedError, prepare, say
+from tests.bench.peer_programs import Mark, PeerProgram, UnfinishedError, file_name, prepare, say
 from tests.bench.peers import operator_data
 from tests.bench.peers.data import Columns, difference
 
@@ -123,7 +123,7 @@ class Site:
         return whole.result(beyond(whole, half), whole.wrong or half.wrong)
 
     def _run(self, peer: str, operator: str, records: int, name: str) -> Pass:
-        application = f"{name}-{operator}-{peer}"
+        application = f"{name}-{operator}-{file_name(peer)}"
         sink, state = f"out-{application}", self._folder / application
         topics = operator_data.inputs(operator, records)
         for topic, columns in topics.items():
@@ -201,7 +201,7 @@ def beside_java(results: dict[str, dict[str, list[Result]]]) -> str:
 
 def options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_operators_end_to_end")
-    parser.add_argument("--peers", default="ours,bundled,java,quix", help="of ours, bundled, java, quix")
+    parser.add_argument("--peers", default="ours,bundled,java,quix", help="of ours, bundled, native, java, quix")
     parser.add_argument("--operators", default=",".join(TITLES), help=f"of {', '.join(TITLES)}")
     parser.add_argument("--records", type=int, help="of each stream, instead of 200000 to 1000000; of lines a fifth")
     parser.add_argument("--rounds", type=int, help="how often (3)")
@@ -216,10 +216,10 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     given.records = given.records or (100_000 if given.quick else None)
     given.rounds = given.rounds or (1 if given.quick else 3)
     for option, names, known in (
-        ("--peers", given.peers, ("ours", "bundled", "java", "quix")),
+        ("--peers", given.peers, ("ours", "bundled", "native", "java", "quix")),
         ("--operators", given.operators, tuple(TITLES)),
     ):
-        unknown = set(names.split(",")).difference(known)
+        unknown = {name.partition("@")[0] for name in names.split(",")}.difference(known)
         if unknown:
             parser.error(f"{option}: {', '.join(sorted(unknown))} is none of {', '.join(known)}")
     return given

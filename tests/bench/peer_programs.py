@@ -3,6 +3,13 @@
 A program is called with ``SERVERS WORKLOAD SOURCE SINK APPLICATION RECORDS DIRECTORY [NAME=VALUE ...]`` and prints
 ``MARK NAME RECORDS CPU_SECONDS`` at its START, when HALF is done, and at its END. Programs of operators print SEEN several
 times a second instead of HALF, with all the records processed until then, and QUIET when they have waited for more in vain.
+
+``ours`` is pure Python; ``native`` is the same with the loops in C, which are compiled on first use. ``ours@/path/to/tree``
+is the program of another tree of this project, made by ``git worktree add --detach /path/to/tree COMMIT``.
+
+Where the environment variable STREAMSRT_BENCH_PROFILES names a folder, py-spy samples each program in Python from its start
+to its end; ``python -m tests.bench.profiles FOLDER`` shows where the time went. Sampling slows a program down: rates of such
+a run are not to be compared.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.kafka_server import streams_classpath
+from tests.tools.native import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "peers"
@@ -29,6 +37,10 @@ PACKAGES = {
     "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "rocksdict==0.3.29"),
 }
 RUN_TIMEOUT_S = 180.0
+OURS = ("ours", "bundled", "native")
+NATIVE = ROOT / ".cache" / "native"
+PROFILES = "STREAMSRT_BENCH_PROFILES"
+SAMPLES_PER_S = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,8 @@ def prepare(peer: str) -> None:
     """Makes what the peer needs, if it is not there yet."""
     if peer == "java":
         _java_classes()
+    elif peer == "native":
+        compiled(NATIVE)
     else:
         _python_of(peer)
 
@@ -89,12 +103,40 @@ def _java_classes() -> Path:
     return home
 
 
+def tree_of(peer: str) -> Path | None:
+    """The tree of this project that the peer is; None where it is another runtime."""
+    name, _, tree = peer.partition("@")
+    return (Path(tree) if tree else ROOT) if name in OURS else None
+
+
+def file_name(peer: str) -> str:
+    """The peer's name where a path has no place, such as in the name of a topic."""
+    return peer.replace("@", "").replace("/", "-")
+
+
 def _command(peer: str) -> list[str]:
     if peer == "java":
         path = f"{_java_classes()}{os.pathsep}{streams_classpath()}"
         return ["java", "-Xmx2g", "-Xshare:auto", "-cp", path, "PeerStreams"]
-    program = "ours" if peer == "bundled" else peer
-    return [_python_of(peer), "-P", str(PROGRAMS / f"{program}.py")]
+    tree = tree_of(peer)
+    program = PROGRAMS / f"{peer}.py" if tree is None else tree / "tests" / "bench" / "peers" / "ours.py"
+    return [_python_of(peer), "-P", str(program)]
+
+
+def _profiled(peer: str, process: subprocess.Popen[str], arguments: list[str]) -> subprocess.Popen[bytes] | None:
+    """py-spy beside the process, where the environment asks for it."""
+    folder = os.environ.get(PROFILES)
+    if not folder or peer == "java":
+        return None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    file = Path(folder) / f"{arguments[1]}-{file_name(peer)}-{process.pid}.raw"
+    command = ["py-spy", "record", "--nonblocking", "--format", "raw", "--rate", str(SAMPLES_PER_S)]
+    return subprocess.Popen(
+        [*command, "--threads", "--output", str(file), "--pid", str(process.pid)],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def _peak_bytes(pid: int) -> int:
@@ -113,8 +155,12 @@ class PeerProgram:
     """
 
     def __init__(self, peer: str, arguments: list[str], log: Path) -> None:
-        ours = peer in ("ours", "bundled")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)} if ours else dict(os.environ)
+        tree = tree_of(peer)
+        environment = dict(os.environ)
+        if tree is not None:
+            loops = [str(NATIVE)] if peer == "native" else []
+            environment["PYTHONPATH"] = os.pathsep.join([str(tree), *loops])
+            environment["STREAMSRT_PURE"] = "0" if loops else "1"
         self.marks: dict[str, Mark] = {}
         self.seen: list[Mark] = []
         self.peak_bytes = 0
@@ -131,6 +177,7 @@ class PeerProgram:
                 cwd=log.parent,
                 env=environment,
             )
+        self._profiler = _profiled(peer, self.process, arguments)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -173,6 +220,8 @@ class PeerProgram:
             self.process.kill()
             self.process.wait()
         self._reader.join()
+        if self._profiler is not None:
+            self._profiler.wait(30)
         if self.process.stdout is not None:
             self.process.stdout.close()
 

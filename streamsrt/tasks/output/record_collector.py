@@ -26,6 +26,7 @@ import numpy as np
 from streamsrt.errors import ProductionError
 from streamsrt.operators.engine.placement import Choice, check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
+from streamsrt.wire.kernels import split
 from streamsrt.wire.murmur2 import PartitionMemo, murmur2_padded
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, encode_batch
@@ -331,6 +332,12 @@ class RecordCollector:
         headers: Sequence[Headers] | None,
         partitions: Sequence[int],
     ) -> None:
+        parts = None if headers is not None else split(partitions, len(known.columns), keys, values, timestamps)
+        if parts is not None:
+            for columns, part in zip(known.columns, parts, strict=True):
+                if part[0]:
+                    columns.extend(*part, None)
+            return
         indexes: list[list[int]] = [[] for _ in known.columns]
         add = [chosen.append for chosen in indexes]
         for index, partition in enumerate(partitions):

@@ -2,7 +2,8 @@
 
 1. Bytes from the network decode or raise :class:`DecodeError`, nothing else. Time and memory are bounded by their size and
    the limit for decompressed data.
-2. Where all records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
+2. Records without headers are read by the loop in C, if it was built (:mod:`streamsrt.wire.kernels`). Else, where all
+   records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
    :mod:`streamsrt.wire.records.small`; any others are read by aiokafka's Cython reader. It takes the
    attributes of records for a number (:mod:`streamsrt.wire.records.attributes`). It trusts a varint to end within the
    buffer, so it gets only buffers for which that holds (``readable``).
@@ -16,10 +17,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from struct import error as struct_error
 
+import numpy as np
 from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch
+from numpy.typing import NDArray
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
+from streamsrt.wire.kernels import read_records
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
 from streamsrt.wire.records.columns import Headers, RecordColumns
@@ -80,19 +84,34 @@ def decode_records(
     records = view[HEADER_SIZE_BYTES:]
     if header.records_count > header.last_offset_delta:
         shape = header.records_count, header.base_timestamp
+        native = read_records(records, *shape)
+        if native is not None:
+            return _timed_columns(header, *native)
         found = read_uniform(records, *shape) or read_small(records, *shape)
         if found is not None:
-            keys, values, times = found
-            if header.is_log_append_time:
-                times.fill(header.max_timestamp)
-            columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
-            columns.times = times
-            columns.timestamp_bounds = int(times.min()), int(times.max())
-            return columns
+            times = found[2]
+            return _timed_columns(header, *found, (int(times.min()), int(times.max())))
     if has_long_record(records, LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)
     return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
+
+
+def _timed_columns(
+    header: BatchHeader,
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    times: NDArray[np.int64],
+    bounds: tuple[int, int],
+) -> RecordColumns:
+    """``bounds``: of the times that producers gave."""
+    if header.is_log_append_time:
+        times.fill(header.max_timestamp)
+        bounds = header.max_timestamp, header.max_timestamp
+    columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
+    columns.times = times
+    columns.timestamp_bounds = bounds
+    return columns
 
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:

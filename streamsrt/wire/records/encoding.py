@@ -1,6 +1,7 @@
 """Columns of records into batches, and batches with other headers.
 
-A caller's values encode or raise :class:`EncodeError`. Records are written by aiokafka's Cython builder.
+A caller's values encode or raise :class:`EncodeError`. Records are written by aiokafka's Cython builder, or by the loop in C
+where that was built (:mod:`streamsrt.wire.kernels`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from streamsrt.checksum import crc32c
 from streamsrt.wire.compression import Compression, compress
+from streamsrt.wire.kernels import write_records
 from streamsrt.wire.primitives import Buffer, EncodeError
 from streamsrt.wire.records.columns import Headers
 from streamsrt.wire.records.header import (
@@ -133,6 +135,10 @@ def encode_records(
     base_timestamp: int,
 ) -> memoryview:
     """The part of a batch after its header, before compression. EncodeError for values that are no bytes."""
+    if headers is None and deltas == range(len(keys)):
+        written = write_records(keys, values, timestamps, base_timestamp)
+        if written is not None:
+            return memoryview(written)
     builder = DefaultRecordBatchBuilder(
         magic=MAGIC,
         compression_type=Compression.NONE,

@@ -1,0 +1,703 @@
+/* The hottest loops over records, in C: an optional extra (see streamsrt/wire/kernels.py).
+
+   1. Nothing here has a behaviour of its own. Each function does what the Python code beside its caller does, for the inputs that
+      are common, and returns None for all others: that code then takes them, and reports what is wrong with them.
+   2. Bytes come from the network. No byte is read before its position was compared with the end of the buffer.
+   3. No reference is borrowed across code that may run Python: keys and values are bytes, lists are exactly lists, and
+      nothing else is called. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef const unsigned char *bytes_at;
+
+#define NUMBER_BYTES_MAX 5
+#define LONG_NUMBER_BYTES_MAX 9
+#define TIME_MAX ((int64_t)1 << 62)
+
+/* ------------------------------------------------------------------------------------------------- numbers */
+
+/* A number of up to five bytes; -1 where it does not end there or in time, or is not below 2**31. */
+static inline int read_int(bytes_at *at, bytes_at end, int32_t *result)
+{
+    bytes_at p = *at;
+    if (p < end && *p < 0x80) {
+        *result = (int32_t)(*p >> 1) ^ -(int32_t)(*p & 1);
+        *at = p + 1;
+        return 0;
+    }
+    uint64_t value = 0;
+    for (int shift = 0; shift < 7 * NUMBER_BYTES_MAX; shift += 7) {
+        if (p >= end)
+            return -1;
+        unsigned char byte = *p++;
+        value |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            if (value > UINT32_MAX)
+                return -1;
+            *result = (int32_t)((uint32_t)value >> 1) ^ -(int32_t)(value & 1);
+            *at = p;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* A number of up to nine bytes. */
+static inline int read_long(bytes_at *at, bytes_at end, int64_t *result)
+{
+    bytes_at p = *at;
+    uint64_t value = 0;
+    for (int shift = 0; shift < 7 * LONG_NUMBER_BYTES_MAX; shift += 7) {
+        if (p >= end)
+            return -1;
+        unsigned char byte = *p++;
+        value |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *result = (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
+            *at = p;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static inline uint64_t zigzag(int64_t value)
+{
+    return ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+}
+
+static inline int size_of(uint64_t written)
+{
+    int size = 1;
+    while (written >= 0x80) {
+        written >>= 7;
+        size++;
+    }
+    return size;
+}
+
+static inline unsigned char *put(unsigned char *at, uint64_t written)
+{
+    while (written >= 0x80) {
+        *at++ = (unsigned char)(written | 0x80);
+        written >>= 7;
+    }
+    *at++ = (unsigned char)written;
+    return at;
+}
+
+/* ------------------------------------------------------------------------------------------------- records */
+
+/* The bytes of a key or value, which begin with their size; 0 where they are not whole. */
+static inline int read_bytes(bytes_at *at, bytes_at end, bytes_at *start, int32_t *size)
+{
+    if (read_int(at, end, size) < 0 || *size < -1)
+        return 0;
+    *start = *at;
+    if (*size > 0) {
+        if (*size > end - *at)
+            return 0;
+        *at += *size;
+    }
+    return 1;
+}
+
+static inline PyObject *as_object(bytes_at start, int32_t size)
+{
+    return size < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)start, size);
+}
+
+/* Fills both lists and the times; 0 where the records are not as in the first rule, -1 without memory. */
+static int read_all(bytes_at at, bytes_at end, Py_ssize_t count, int64_t base, PyObject *keys, PyObject *values,
+                    int64_t *times, int64_t *bounds)
+{
+    bounds[0] = INT64_MAX;
+    bounds[1] = INT64_MIN;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        int32_t length, offset, key_size, value_size;
+        int64_t delta;
+        bytes_at key, value;
+        if (read_int(&at, end, &length) < 0 || length < 0 || length > end - at)
+            return 0;
+        bytes_at record_end = at + length;
+        if (at >= record_end || *at++ >= 0x80)
+            return 0;
+        if (read_long(&at, record_end, &delta) < 0 || delta <= -TIME_MAX || delta >= TIME_MAX)
+            return 0;
+        if (read_int(&at, record_end, &offset) < 0 || offset != index)
+            return 0;
+        if (!read_bytes(&at, record_end, &key, &key_size) || !read_bytes(&at, record_end, &value, &value_size))
+            return 0;
+        if (at + 1 != record_end || *at++ != 0)
+            return 0;
+        PyObject *item = as_object(key, key_size);
+        if (item == NULL)
+            return -1;
+        PyList_SET_ITEM(keys, index, item);
+        item = as_object(value, value_size);
+        if (item == NULL)
+            return -1;
+        PyList_SET_ITEM(values, index, item);
+        times[index] = base + delta;
+        if (times[index] < bounds[0])
+            bounds[0] = times[index];
+        if (times[index] > bounds[1])
+            bounds[1] = times[index];
+    }
+    return at == end;
+}
+
+PyDoc_STRVAR(read_records_doc,
+"read_records(records, count, base_timestamp, times)\n--\n\n"
+"Keys and values of `count` records that fill the buffer, and their least and greatest time; all times are written into\n"
+"`times`. None unless the records have consecutive offsets and no headers, and are written as a producer does.");
+
+static PyObject *read_records(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 4) {
+        PyErr_SetString(PyExc_TypeError, "read_records takes 4 arguments");
+        return NULL;
+    }
+    Py_ssize_t count = PyLong_AsSsize_t(args[1]);
+    long long base = PyLong_AsLongLong(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (count < 1 || base <= -TIME_MAX || base >= TIME_MAX)
+        Py_RETURN_NONE;
+    Py_buffer records, times;
+    if (PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[3], &times, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&records);
+        return NULL;
+    }
+    PyObject *result = NULL, *keys = NULL, *values = NULL;
+    if (times.len / (Py_ssize_t)sizeof(int64_t) < count) {
+        PyErr_SetString(PyExc_ValueError, "no room for the times");
+        goto done;
+    }
+    keys = PyList_New(count);
+    values = keys == NULL ? NULL : PyList_New(count);
+    if (values == NULL)
+        goto done;
+    bytes_at start = records.buf;
+    int64_t bounds[2];
+    int found = read_all(start, start + records.len, count, base, keys, values, times.buf, bounds);
+    if (found > 0)
+        result = Py_BuildValue("OOLL", keys, values, (long long)bounds[0], (long long)bounds[1]);
+    else if (found == 0)
+        result = Py_NewRef(Py_None);
+done:
+    Py_XDECREF(keys);
+    Py_XDECREF(values);
+    PyBuffer_Release(&times);
+    PyBuffer_Release(&records);
+    return result;
+}
+
+/* The size of a key or value with its length; -1 where it is neither bytes nor None. */
+static inline Py_ssize_t written_size(PyObject *item)
+{
+    if (item == Py_None)
+        return 1;
+    if (!PyBytes_Check(item))
+        return -1;
+    Py_ssize_t size = PyBytes_GET_SIZE(item);
+    return size > INT32_MAX ? -1 : size + size_of(zigzag(size));
+}
+
+static inline unsigned char *write_item(unsigned char *at, PyObject *item)
+{
+    if (item == Py_None) {
+        *at++ = 1;
+        return at;
+    }
+    Py_ssize_t size = PyBytes_GET_SIZE(item);
+    at = put(at, zigzag(size));
+    memcpy(at, PyBytes_AS_STRING(item), size);
+    return at + size;
+}
+
+PyDoc_STRVAR(write_records_doc,
+"write_records(keys, values, timestamps, base_timestamp)\n--\n\n"
+"The records with the offset deltas 0, 1, ... and without headers. None for what are no lists of bytes, None and times.");
+
+static PyObject *write_records(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 4) {
+        PyErr_SetString(PyExc_TypeError, "write_records takes 4 arguments");
+        return NULL;
+    }
+    for (int each = 0; each < 3; each++)
+        if (!PyList_CheckExact(args[each]))
+            Py_RETURN_NONE;
+    Py_ssize_t count = PyList_GET_SIZE(args[0]);
+    int overflow;
+    int64_t base = PyLong_CheckExact(args[3]) ? PyLong_AsLongLongAndOverflow(args[3], &overflow) : (overflow = 1);
+    if (overflow || base <= -TIME_MAX || base >= TIME_MAX || PyList_GET_SIZE(args[1]) != count ||
+        PyList_GET_SIZE(args[2]) != count || count > INT32_MAX)
+        Py_RETURN_NONE;
+    uint64_t *deltas = PyMem_Malloc((count ? count : 1) * sizeof(uint64_t));
+    if (deltas == NULL)
+        return PyErr_NoMemory();
+    Py_ssize_t total = 0;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *time = PyList_GET_ITEM(args[2], index);
+        Py_ssize_t key_size = written_size(PyList_GET_ITEM(args[0], index));
+        Py_ssize_t value_size = written_size(PyList_GET_ITEM(args[1], index));
+        int64_t at = PyLong_CheckExact(time) ? PyLong_AsLongLongAndOverflow(time, &overflow) : (overflow = 1);
+        if (overflow || at <= -TIME_MAX || at >= TIME_MAX || key_size < 0 || value_size < 0)
+            goto unusual;
+        deltas[index] = zigzag(at - base);
+        /* Attributes, and the number of headers. */
+        Py_ssize_t size = 2 + size_of(deltas[index]) + size_of(zigzag(index)) + key_size + value_size;
+        if (size > INT32_MAX)
+            goto unusual;
+        total += size + size_of(zigzag(size));
+    }
+    PyObject *result = PyBytes_FromStringAndSize(NULL, total);
+    if (result == NULL) {
+        PyMem_Free(deltas);
+        return NULL;
+    }
+    unsigned char *at = (unsigned char *)PyBytes_AS_STRING(result);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *key = PyList_GET_ITEM(args[0], index), *value = PyList_GET_ITEM(args[1], index);
+        Py_ssize_t size = 2 + size_of(deltas[index]) + size_of(zigzag(index)) + written_size(key) + written_size(value);
+        at = put(at, zigzag(size));
+        *at++ = 0;
+        at = put(at, deltas[index]);
+        at = put(at, zigzag(index));
+        at = write_item(at, key);
+        at = write_item(at, value);
+        *at++ = 0;
+    }
+    PyMem_Free(deltas);
+    return result;
+unusual:
+    PyMem_Free(deltas);
+    Py_RETURN_NONE;
+}
+
+/* ------------------------------------------------------------------------------------------------- partitions */
+
+#define MULTIPLIER 0x5BD1E995u
+
+static inline uint32_t murmur2(bytes_at key, Py_ssize_t size)
+{
+    uint32_t value = 0x9747B28Cu ^ (uint32_t)size;
+    for (; size >= 4; key += 4, size -= 4) {
+        uint32_t word = (uint32_t)key[0] | (uint32_t)key[1] << 8 | (uint32_t)key[2] << 16 | (uint32_t)key[3] << 24;
+        word *= MULTIPLIER;
+        word ^= word >> 24;
+        value = value * MULTIPLIER ^ word * MULTIPLIER;
+    }
+    if (size) {
+        for (Py_ssize_t index = 0; index < size; index++)
+            value ^= (uint32_t)key[index] << 8 * index;
+        value *= MULTIPLIER;
+    }
+    value ^= value >> 13;
+    value *= MULTIPLIER;
+    return value ^ value >> 15;
+}
+
+PyDoc_STRVAR(partitions_doc,
+"partitions(keys, partition_count, null_partition)\n--\n\n"
+"The partition of each key, as Kafka's default partitioner gives it. None for what is no list or tuple of bytes and None.");
+
+static PyObject *partitions(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 3) {
+        PyErr_SetString(PyExc_TypeError, "partitions takes 3 arguments");
+        return NULL;
+    }
+    if (!PyList_CheckExact(args[0]) && !PyTuple_CheckExact(args[0]))
+        Py_RETURN_NONE;
+    long count = PyLong_AsLong(args[1]);
+    if (count == -1 && PyErr_Occurred())
+        return NULL;
+    if (count < 1 || count > INT32_MAX)
+        Py_RETURN_NONE;
+    Py_ssize_t size = PySequence_Fast_GET_SIZE(args[0]);
+    PyObject *result = PyList_New(size);
+    if (result == NULL)
+        return NULL;
+    for (Py_ssize_t index = 0; index < size; index++) {
+        PyObject *key = PySequence_Fast_GET_ITEM(args[0], index), *partition;
+        if (key == Py_None)
+            partition = Py_NewRef(args[2]);
+        else if (PyBytes_Check(key)) {
+            uint32_t hash = murmur2((bytes_at)PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key));
+            partition = PyLong_FromLong((long)(hash & 0x7FFFFFFF) % count);
+        } else {
+            Py_DECREF(result);
+            Py_RETURN_NONE;
+        }
+        if (partition == NULL) {
+            Py_DECREF(result);
+            return NULL;
+        }
+        PyList_SET_ITEM(result, index, partition);
+    }
+    return result;
+}
+
+PyDoc_STRVAR(split_doc,
+"split(partitions, partition_count, column, ...)\n--\n\n"
+"For each partition the items of each column that belong there, as lists. None for what are no lists or tuples of the same\n"
+"length, or partitions that there are not.");
+
+static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs < 3) {
+        PyErr_SetString(PyExc_TypeError, "split takes at least 3 arguments");
+        return NULL;
+    }
+    long count = PyLong_AsLong(args[1]);
+    if (count == -1 && PyErr_Occurred())
+        return NULL;
+    if (count < 1 || count > INT16_MAX || !PyList_CheckExact(args[0]))
+        Py_RETURN_NONE;
+    Py_ssize_t size = PyList_GET_SIZE(args[0]);
+    for (Py_ssize_t each = 2; each < nargs; each++)
+        if (!(PyList_CheckExact(args[each]) || PyTuple_CheckExact(args[each])) ||
+            PySequence_Fast_GET_SIZE(args[each]) != size)
+            Py_RETURN_NONE;
+    Py_ssize_t *sizes = PyMem_Calloc(count, sizeof(Py_ssize_t));
+    int16_t *chosen = PyMem_Malloc((size ? size : 1) * sizeof(int16_t));
+    PyObject *result = NULL;
+    if (sizes == NULL || chosen == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t index = 0; index < size; index++) {
+        PyObject *item = PyList_GET_ITEM(args[0], index);
+        long partition = PyLong_CheckExact(item) ? PyLong_AsLong(item) : -1;
+        if (partition < 0 || partition >= count) {
+            PyErr_Clear();
+            result = Py_NewRef(Py_None);
+            goto done;
+        }
+        chosen[index] = (int16_t)partition;
+        sizes[partition]++;
+    }
+    result = PyList_New(count);
+    for (long partition = 0; result != NULL && partition < count; partition++) {
+        PyObject *columns = PyTuple_New(nargs - 2);
+        if (columns == NULL) {
+            Py_CLEAR(result);
+            break;
+        }
+        PyList_SET_ITEM(result, partition, columns);
+        for (Py_ssize_t each = 2; each < nargs; each++) {
+            PyObject *items = PyList_New(sizes[partition]);
+            if (items == NULL) {
+                Py_CLEAR(result);
+                goto done;
+            }
+            PyTuple_SET_ITEM(columns, each - 2, items);
+        }
+        sizes[partition] = 0;
+    }
+    for (Py_ssize_t index = 0; result != NULL && index < size; index++) {
+        PyObject *columns = PyList_GET_ITEM(result, chosen[index]);
+        Py_ssize_t at = sizes[chosen[index]]++;
+        for (Py_ssize_t each = 2; each < nargs; each++)
+            PyList_SET_ITEM(PyTuple_GET_ITEM(columns, each - 2), at,
+                            Py_NewRef(PySequence_Fast_GET_ITEM(args[each], index)));
+    }
+done:
+    PyMem_Free(sizes);
+    PyMem_Free(chosen);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------------- numbers of keys */
+
+typedef struct {
+    uint32_t hash;
+    int32_t number;
+} Slot;
+
+/* The bytes of all keys are together: what a key is compared with is rarely out of the processor's cache.
+   `ends`: where each key ends in `bytes`; the first entry is 0. */
+typedef struct {
+    PyObject_HEAD
+    Slot *slots;
+    unsigned char *bytes;
+    Py_ssize_t *ends;
+    Py_ssize_t mask, used, room, bytes_room;
+} KeyNumbers;
+
+#define LEAST_SLOTS 64
+#define NO_NUMBER (-1)
+
+static inline uint32_t hash_of(bytes_at key, Py_ssize_t size)
+{
+    uint64_t value = 0x9E3779B97F4A7C15u ^ (uint64_t)size;
+    for (; size >= 8; key += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, key, 8);
+        value = (value ^ word) * 0xC2B2AE3D27D4EB4Fu;
+        value ^= value >> 32;
+    }
+    if (size) {
+        uint64_t word = 0;
+        memcpy(&word, key, size);
+        value = (value ^ word) * 0xC2B2AE3D27D4EB4Fu;
+        value ^= value >> 32;
+    }
+    value *= 0x9E3779B97F4A7C15u;
+    return (uint32_t)(value >> 32);
+}
+
+static Slot *new_slots(Py_ssize_t count)
+{
+    Slot *slots = PyMem_Malloc(count * sizeof(Slot));
+    if (slots == NULL)
+        return (Slot *)PyErr_NoMemory();
+    for (Py_ssize_t index = 0; index < count; index++)
+        slots[index].number = NO_NUMBER;
+    return slots;
+}
+
+/* Doubles the slots when half of them are taken. */
+static int grow_slots(KeyNumbers *self)
+{
+    if (2 * self->used < self->mask)
+        return 0;
+    Py_ssize_t count = 2 * (self->mask + 1);
+    Slot *slots = new_slots(count);
+    if (slots == NULL)
+        return -1;
+    for (Py_ssize_t index = 0; index <= self->mask; index++) {
+        Slot slot = self->slots[index];
+        if (slot.number == NO_NUMBER)
+            continue;
+        Py_ssize_t at = slot.hash & (count - 1);
+        while (slots[at].number != NO_NUMBER)
+            at = (at + 1) & (count - 1);
+        slots[at] = slot;
+    }
+    PyMem_Free(self->slots);
+    self->slots = slots;
+    self->mask = count - 1;
+    return 0;
+}
+
+/* Makes room for one more key of that size. */
+static int reserve(KeyNumbers *self, Py_ssize_t size)
+{
+    if (self->used == self->room) {
+        Py_ssize_t room = self->room ? 2 * self->room : LEAST_SLOTS;
+        if (room > INT32_MAX) {
+            PyErr_SetString(PyExc_OverflowError, "too many keys");
+            return -1;
+        }
+        Py_ssize_t *ends = PyMem_Realloc(self->ends, (room + 1) * sizeof(Py_ssize_t));
+        if (ends == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        ends[0] = 0;
+        self->ends = ends;
+        self->room = room;
+    }
+    Py_ssize_t needed = self->ends[self->used] + size;
+    if (needed > self->bytes_room) {
+        Py_ssize_t room = needed + needed / 2 + 16 * LEAST_SLOTS;
+        unsigned char *bytes = PyMem_Realloc(self->bytes, room);
+        if (bytes == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->bytes = bytes;
+        self->bytes_room = room;
+    }
+    return 0;
+}
+
+/* The slot that the key has, or would get. */
+static inline Slot *slot_of(KeyNumbers *self, bytes_at key, Py_ssize_t size, uint32_t hash)
+{
+    Py_ssize_t at = hash & self->mask;
+    for (;;) {
+        Slot *slot = &self->slots[at];
+        if (slot->number == NO_NUMBER)
+            return slot;
+        if (slot->hash == hash) {
+            Py_ssize_t start = self->ends[slot->number];
+            if (self->ends[slot->number + 1] - start == size && memcmp(self->bytes + start, key, size) == 0)
+                return slot;
+        }
+        at = (at + 1) & self->mask;
+    }
+}
+
+/* Writes the numbers, and appends the new keys to a list. */
+static int number_all(KeyNumbers *self, PyObject *keys, int64_t *numbers, PyObject *new)
+{
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(keys);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(keys, index);
+        if (!PyBytes_Check(item)) {
+            PyErr_Format(PyExc_TypeError, "a key is bytes, not %.100s", Py_TYPE(item)->tp_name);
+            return -1;
+        }
+        bytes_at key = (bytes_at)PyBytes_AS_STRING(item);
+        Py_ssize_t size = PyBytes_GET_SIZE(item);
+        uint32_t hash = hash_of(key, size);
+        Slot *slot = slot_of(self, key, size, hash);
+        if (slot->number != NO_NUMBER) {
+            numbers[index] = slot->number;
+            continue;
+        }
+        if (reserve(self, size) < 0 || PyList_Append(new, item) < 0)
+            return -1;
+        slot->hash = hash;
+        slot->number = (int32_t)self->used;
+        numbers[index] = self->used;
+        Py_ssize_t start = self->ends[self->used++];
+        memcpy(self->bytes + start, key, size);
+        self->ends[self->used] = start + size;
+        if (grow_slots(self) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(numbers_doc,
+"numbers(keys, numbers)\n--\n\n"
+"Writes the number of each key into `numbers`; a new key gets the next one. Returns the keys that were new.");
+
+static PyObject *KeyNumbers_numbers(KeyNumbers *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 2) {
+        PyErr_SetString(PyExc_TypeError, "numbers takes 2 arguments");
+        return NULL;
+    }
+    PyObject *keys = PySequence_Fast(args[0], "keys are a sequence");
+    if (keys == NULL)
+        return NULL;
+    Py_buffer numbers;
+    if (PyObject_GetBuffer(args[1], &numbers, PyBUF_WRITABLE) < 0) {
+        Py_DECREF(keys);
+        return NULL;
+    }
+    PyObject *new = PyList_New(0);
+    if (numbers.len / (Py_ssize_t)sizeof(int64_t) < PySequence_Fast_GET_SIZE(keys)) {
+        PyErr_SetString(PyExc_ValueError, "no room for the numbers");
+        Py_CLEAR(new);
+    } else if (new != NULL && number_all(self, keys, numbers.buf, new) < 0)
+        Py_CLEAR(new);
+    PyBuffer_Release(&numbers);
+    Py_DECREF(keys);
+    return new;
+}
+
+PyDoc_STRVAR(get_doc, "get(key)\n--\n\nThe number of a key; None where it has none.");
+
+static PyObject *KeyNumbers_get(KeyNumbers *self, PyObject *key)
+{
+    if (!PyBytes_Check(key))
+        Py_RETURN_NONE;
+    bytes_at start = (bytes_at)PyBytes_AS_STRING(key);
+    Py_ssize_t size = PyBytes_GET_SIZE(key);
+    int32_t number = slot_of(self, start, size, hash_of(start, size))->number;
+    if (number == NO_NUMBER)
+        Py_RETURN_NONE;
+    return PyLong_FromLong(number);
+}
+
+static Py_ssize_t KeyNumbers_length(KeyNumbers *self)
+{
+    return self->used;
+}
+
+static PyObject *KeyNumbers_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    if (PyTuple_GET_SIZE(args) || (kwargs != NULL && PyDict_GET_SIZE(kwargs))) {
+        PyErr_SetString(PyExc_TypeError, "KeyNumbers takes no arguments");
+        return NULL;
+    }
+    KeyNumbers *self = (KeyNumbers *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->slots = new_slots(LEAST_SLOTS);
+    if (self->slots == NULL) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->mask = LEAST_SLOTS - 1;
+    return (PyObject *)self;
+}
+
+static void KeyNumbers_dealloc(KeyNumbers *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyMem_Free(self->ends);
+    PyMem_Free(self->bytes);
+    PyMem_Free(self->slots);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef key_numbers_methods[] = {
+    {"numbers", (PyCFunction)(void (*)(void))KeyNumbers_numbers, METH_FASTCALL, numbers_doc},
+    {"get", (PyCFunction)KeyNumbers_get, METH_O, get_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot key_numbers_slots[] = {
+    {Py_tp_doc, "Keys and their numbers, in the order in which they came."},
+    {Py_tp_new, KeyNumbers_new},
+    {Py_tp_dealloc, KeyNumbers_dealloc},
+    {Py_tp_methods, key_numbers_methods},
+    {Py_mp_length, KeyNumbers_length},
+    {0, NULL},
+};
+
+static PyType_Spec key_numbers_spec = {
+    "_streamsrt_kernels.KeyNumbers", sizeof(KeyNumbers), 0, Py_TPFLAGS_DEFAULT, key_numbers_slots,
+};
+
+/* ------------------------------------------------------------------------------------------------- the module */
+
+static PyMethodDef functions[] = {
+    {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
+    {"write_records", (PyCFunction)(void (*)(void))write_records, METH_FASTCALL, write_records_doc},
+    {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
+    {"partitions", (PyCFunction)(void (*)(void))partitions, METH_FASTCALL, partitions_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static int fill(PyObject *module)
+{
+    const char *pure = getenv("STREAMSRT_PURE");
+    if (pure != NULL && strcmp(pure, "1") == 0) {
+        PyErr_SetString(PyExc_ImportError, "STREAMSRT_PURE is 1");
+        return -1;
+    }
+    PyObject *type = PyType_FromSpec(&key_numbers_spec);
+    if (type == NULL)
+        return -1;
+    int failed = PyModule_AddObjectRef(module, "KeyNumbers", type);
+    Py_DECREF(type);
+    return failed;
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_streamsrt_kernels", "The loops of streamsrt.wire.kernels in C.", 0, functions, module_slots,
+};
+
+PyMODINIT_FUNC PyInit__streamsrt_kernels(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,145 @@
+"""The hottest loops over records in C, where they were built: an optional extra.
+
+1. By default everything is pure Python, and each function here declines: it returns None, and its caller goes on as it would
+   without this module. ``STREAMSRT_NATIVE=1 pip install`` builds the module ``_streamsrt_kernels`` out of ``kernels.c``.
+2. The loops have no behaviour of their own. What they take, they take as the Python code does, with the same results for all
+   bytes; what is unusual or broken they decline. Tests pass with them and without them (``make test-native``).
+3. Where the environment variable STREAMSRT_PURE is 1, they are not used, even if they were built.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import count, islice
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+MODULE = "_streamsrt_kernels"
+
+RECORDS_MAX = 1 << 17
+"""Reading more of them in one go would keep other threads waiting for more than ten milliseconds."""
+
+Keys: TypeAlias = list[bytes | None]
+Columns: TypeAlias = tuple[Keys, Keys, npt.NDArray[np.int64], tuple[int, int]]
+"""Keys, values, timestamps, and the lowest and highest timestamp."""
+Part: TypeAlias = tuple[Keys, Keys, list[int]]
+"""Keys, values and timestamps."""
+
+
+class Numbers(Protocol):
+    """Keys and their numbers, 0 and up, in the order in which they came."""
+
+    def __len__(self) -> int: ...
+
+    def numbers(self, keys: Sequence[bytes], numbers: npt.NDArray[np.int64], /) -> list[bytes]:
+        """Writes the number of each key into ``numbers``; a new key gets the next one. Returns the keys that were new."""
+
+    def get(self, key: bytes, /) -> int | None:
+        """The number of a key; None where it has none."""
+
+
+class KeyNumbers:
+    """:class:`Numbers` in a dictionary."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[bytes, int] = defaultdict(count().__next__)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def numbers(self, keys: Sequence[bytes], numbers: npt.NDArray[np.int64]) -> list[bytes]:
+        known = len(self._numbers)
+        numbers[: len(keys)] = np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
+        new = list(islice(reversed(self._numbers), len(self._numbers) - known))
+        new.reverse()
+        return new
+
+    def get(self, key: bytes) -> int | None:
+        return self._numbers.get(key)
+
+
+class Native(Protocol):
+    """The module in C."""
+
+    @property
+    def KeyNumbers(self) -> type[Numbers]: ...  # noqa: N802
+
+    def read_records(
+        self, records: memoryview, record_count: int, base_timestamp: int, times: npt.NDArray[np.int64], /
+    ) -> tuple[Keys, Keys, int, int] | None: ...
+
+    def write_records(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int], base: int, /
+    ) -> bytes | None: ...
+
+    def partitions(self, keys: Sequence[bytes | None], partition_count: int, null: int, /) -> list[int] | None: ...
+
+    def split(
+        self,
+        chosen: Sequence[int],
+        partition_count: int,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        /,
+    ) -> list[Part] | None: ...
+
+
+native: Native | None
+"""The module in C, which the functions below use; None where it was not built, or is not wanted."""
+
+try:
+    import _streamsrt_kernels as native  # type: ignore[import-not-found, no-redef]
+except ImportError:
+    native = None
+
+
+def read_records(records: memoryview, record_count: int, base_timestamp: int) -> Columns | None:
+    """The columns of ``record_count`` records that fill the buffer.
+
+    None unless their offsets are consecutive, none has headers, and they are written as a producer writes them.
+    """
+    if native is None or record_count > RECORDS_MAX:
+        return None
+    times = np.empty(record_count, np.int64)
+    found = native.read_records(records, record_count, base_timestamp, times)
+    if found is None:
+        return None
+    keys, values, low, high = found
+    return keys, values, times, (low, high)
+
+
+def write_records(
+    keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int], base_timestamp: int
+) -> bytes | None:
+    """Records with the offset deltas 0, 1, ... and without headers. None for what are no lists of bytes and of times."""
+    return None if native is None else native.write_records(keys, values, timestamps, base_timestamp)
+
+
+def partitions(keys: Sequence[bytes | None], partition_count: int, null_partition: int) -> list[int] | None:
+    """The partition of each key by Kafka's default partitioner. None for what is no list or tuple of bytes and None."""
+    return None if native is None else native.partitions(keys, partition_count, null_partition)
+
+
+def split(
+    chosen: Sequence[int],
+    partition_count: int,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int],
+) -> list[Part] | None:
+    """What each partition gets of the columns; ``chosen`` has the partition of each record.
+
+    None for what are no lists or tuples of equal length, and for partitions that there are not.
+    """
+    return None if native is None else native.split(chosen, partition_count, keys, values, timestamps)
+
+
+def key_numbers() -> Numbers:
+    """Without any keys."""
+    return KeyNumbers() if native is None else native.KeyNumbers()

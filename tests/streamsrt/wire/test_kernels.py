@@ -1,0 +1,259 @@
+"""The loops in C beside the Python code that they stand in for."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsrt.wire import kernels
+from streamsrt.wire.kernels import RECORDS_MAX, KeyNumbers, Native, key_numbers, read_records
+from streamsrt.wire.murmur2 import PartitionMemo, partition_for_key
+from streamsrt.wire.primitives import EncodeError
+from streamsrt.wire.records import HEADER_SIZE_BYTES, Headers, decode_batch, encode_batch, read_header
+from streamsrt.wire.records.encoding import encode_records
+from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole
+from tests.tools.native import compiled, missing_tools
+
+T0 = 1_700_000_000_000
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Native:
+    """The module in C, whether or not the tests run with it."""
+    reason = missing_tools()
+    if reason is not None:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    path = compiled(tmp_path_factory.mktemp("native"))
+    loader = importlib.machinery.ExtensionFileLoader(kernels.MODULE, str(path))
+    spec = importlib.util.spec_from_loader(kernels.MODULE, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return cast(Native, module)
+
+
+@contextmanager
+def using(native: Native | None) -> Iterator[None]:
+    """In here, the code runs with these loops, or with none."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kernels, "native", native)
+        yield
+
+
+def read(batch: bytes) -> Columns | None:
+    header = read_header(batch)
+    found = read_records(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
+    if found is None:
+        return None
+    keys, values, times, bounds = found
+    assert bounds == (times.min(), times.max())
+    return keys, values, times.tolist()
+
+
+items = st.one_of(
+    st.none(), st.binary(max_size=20), st.sampled_from([b"", bytes(63), bytes(64), bytes(8191), bytes(8192)])
+)
+times = st.one_of(
+    st.integers(T0 - 100, T0 + 10_000),
+    st.sampled_from([-1, 0, 1, 1 << 61, (1 << 62) - 1, 1 << 62, -(1 << 62), 1 << 63]),
+)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    rows = draw(st.lists(st.tuples(items, items, st.integers(T0 - 100, T0 + 10_000)), min_size=1, max_size=150))
+    keys, values, stamps = map(list, zip(*rows, strict=True))
+    headers: list[Headers] | None = None
+    if draw(st.integers(0, 9)) == 0:
+        headers = [()] * len(rows)
+        headers[draw(st.integers(0, len(rows) - 1))] = (("name", b"value"),)
+    return encode_batch(keys, values, stamps, headers=headers)
+
+
+class TestRead:
+    @given(batch=batches())
+    def test_records_are_the_same(self, loops: Native, batch: bytes) -> None:
+        with using(loops):
+            check_whole(read, batch)
+            assert read(batch) is not None or decode_batch(batch).headers is not None
+
+    @given(
+        whole=batches(),
+        changes=st.lists(st.tuples(st.integers(0, 1 << 12), st.integers(0, 255)), max_size=4),
+        missing=st.integers(0, 3),
+    )
+    @settings(max_examples=300)
+    def test_what_is_damaged_is_read_as_records_one_by_one_or_not_at_all(
+        self, loops: Native, whole: bytes, changes: list[tuple[int, int]], missing: int
+    ) -> None:
+        with using(loops):
+            check_damaged(read, whole, changes, missing)
+
+    @given(noise=st.binary(max_size=60), count=st.integers(1, 9))
+    @settings(max_examples=500)
+    def test_noise_never_reads_beyond_its_end(self, loops: Native, noise: bytes, count: int) -> None:
+        records = memoryview(noise + b"\x0e\x00\x00\x00\x01\x01\x00")[: len(noise)]
+        with using(loops):
+            found = read_records(records, count, T0)
+        assert found is None or len(found[0]) == count
+
+    def test_more_records_than_may_keep_other_threads_waiting_are_left_to_others(self, loops: Native) -> None:
+        batch = encode_batch([None] * (RECORDS_MAX + 1), [None] * (RECORDS_MAX + 1), [T0] * (RECORDS_MAX + 1))
+        with using(loops):
+            assert read(batch) is None
+            assert len(decode_batch(batch)) == RECORDS_MAX + 1
+
+    def test_a_compacted_batch_is_left_to_others(self, loops: Native) -> None:
+        batch = encode_batch([b"a", b"b"], [b"1", b"2"], [T0, T0], offsets=[3, 9])
+        with using(loops):
+            assert read(batch) is None
+            assert decode_batch(batch).offsets == [3, 9]
+
+    def test_arguments_of_other_types_are_refused(self, loops: Native) -> None:
+        module: Any = loops
+        with pytest.raises(ValueError, match="room"):
+            module.read_records(memoryview(bytes(70)), 10, 0, np.empty(9, np.int64))
+        for arguments in ((), (b"", "1", 0, bytearray(8)), ("", 1, 0, bytearray(8)), (b"", 1, 0, b"12345678")):
+            with pytest.raises((TypeError, BufferError)):
+                module.read_records(*arguments)
+
+
+class TestWritten:
+    @given(rows=st.lists(st.tuples(items, items, times), min_size=1, max_size=80), base=times)
+    @settings(max_examples=300)
+    def test_the_bytes_are_those_of_the_codec(
+        self, loops: Native, rows: list[tuple[bytes | None, bytes | None, int]], base: int
+    ) -> None:
+        keys, values, stamps = map(list, zip(*rows, strict=True))
+
+        def written() -> bytes | None:
+            try:
+                return bytes(encode_records(keys, values, stamps, None, range(len(rows)), base))
+            except (EncodeError, OverflowError):
+                return None
+
+        with using(None):
+            expected = written()
+        with using(loops):
+            assert written() == expected
+
+    @pytest.mark.parametrize(
+        ("keys", "values", "stamps"),
+        [
+            (["text"], [b""], [T0]),
+            ([b""], [bytearray(3)], [T0]),
+            ([b""], [b""], [1.5]),
+            ([b""], [b""], [1 << 80]),
+            ([b"", b""], [b""], [T0]),
+            ((b"",), [b""], [T0]),
+        ],
+    )
+    def test_what_is_no_column_of_bytes_is_left_to_others(
+        self, loops: Native, keys: Any, values: Any, stamps: Any
+    ) -> None:
+        assert loops.write_records(keys, values, stamps, T0) is None
+
+    def test_what_can_not_be_written_has_the_same_error(self, loops: Native) -> None:
+        wrong: Any = ["text"]
+        for each in (loops, None):
+            with using(each), pytest.raises(EncodeError, match="can't be encoded"):
+                encode_batch(wrong, [b""], [T0])
+
+
+class TestPartitions:
+    @given(keys=st.lists(st.one_of(st.none(), st.binary(max_size=40))), count=st.integers(1, 2000))
+    def test_each_key_goes_where_kafkas_partitioner_sends_it(
+        self, loops: Native, keys: list[bytes | None], count: int
+    ) -> None:
+        expected = [-1 if key is None else partition_for_key(key, count) for key in keys]
+        assert loops.partitions(keys, count, -1) == expected
+        assert loops.partitions(tuple(keys), count, -1) == expected
+
+    def test_other_sequences_and_counts_are_left_to_others(self, loops: Native) -> None:
+        others: Any = [["text"], [bytearray(2)], iter([b"a"])]
+        assert [loops.partitions(each, 3, -1) for each in others] == [None] * 3
+        assert loops.partitions([b"a"], 0, -1) is None
+
+    def test_a_topic_without_partitions_is_refused_as_before(self, loops: Native) -> None:
+        with using(loops), pytest.raises(ValueError, match="at least 1 partition"):
+            PartitionMemo().partitions([b"a"], 0)
+
+    @given(chosen=st.lists(st.integers(-1, 4), max_size=60))
+    def test_each_partition_gets_its_records_in_order(self, loops: Native, chosen: list[int]) -> None:
+        keys: list[bytes | None] = [b"%d" % index for index in range(len(chosen))]
+        values, stamps = [None] * len(chosen), list(range(len(chosen)))
+        parts = loops.split(chosen, 4, keys, tuple(values), stamps)
+        if any(not 0 <= partition < 4 for partition in chosen):
+            assert parts is None
+            return
+        at = [[index for index, partition in enumerate(chosen) if partition == which] for which in range(4)]
+        assert parts == [([keys[i] for i in each], [None] * len(each), each) for each in at]
+
+    def test_columns_of_other_lengths_are_left_to_others(self, loops: Native) -> None:
+        assert loops.split([0, 0], 1, [b"a"], [b"b"], [1]) is None
+        assert loops.split([0], 1 << 20, [b"a"], [b"b"], [1]) is None
+
+
+class TestNumbers:
+    @given(runs=st.lists(st.lists(st.one_of(st.binary(max_size=3), st.binary(min_size=7, max_size=17)), max_size=200)))
+    def test_keys_have_the_same_numbers_as_in_a_dictionary(self, loops: Native, runs: list[list[bytes]]) -> None:
+        ours, expected = loops.KeyNumbers(), KeyNumbers()
+        for keys in runs:
+            got, wanted = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+            assert ours.numbers(keys, got) == expected.numbers(keys, wanted)
+            assert got.tolist() == wanted.tolist()
+            assert len(ours) == len(expected)
+            assert [ours.get(key) for key in keys] == got.tolist()
+        assert ours.get(b"another one") is None
+
+    def test_many_keys_of_all_sizes(self, loops: Native) -> None:
+        numbers = loops.KeyNumbers()
+        keys = [b"%d" % (index * 7919) * (1 + index % 9) for index in range(50_000)]
+        got = np.empty(len(keys), np.int64)
+        assert numbers.numbers(keys, got) == list(dict.fromkeys(keys))
+        assert numbers.numbers(keys[::-1], got) == []
+        assert [numbers.get(key) for key in keys[:1000]] == got[::-1][:1000].tolist()
+
+    def test_keys_that_are_no_bytes_are_refused_and_change_nothing(self, loops: Native) -> None:
+        numbers = loops.KeyNumbers()
+        wrong: Any = [1]
+        with pytest.raises(TypeError, match="a key is bytes, not int"):
+            numbers.numbers(wrong, np.empty(1, np.int64))
+        with pytest.raises(ValueError, match="room"):
+            numbers.numbers([b"a", b"b"], np.empty(1, np.int64))
+        assert len(numbers) == 0
+
+    def test_the_dictionary_is_used_without_the_loops(self, loops: Native) -> None:
+        with using(None):
+            assert isinstance(key_numbers(), KeyNumbers)
+        with using(loops):
+            assert isinstance(key_numbers(), loops.KeyNumbers)
+
+
+@pytest.mark.slow
+def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path: Path) -> None:
+    compiled(tmp_path)
+    program = "from streamsrt.wire import kernels; print(kernels.native is not None)"
+
+    def said(**more: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "STREAMSRT_PURE": "0", **more}
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert said() == "True"
+    assert said(STREAMSRT_PURE="1") == "False"
