@@ -231,7 +231,7 @@ class Task:
         extractor = source.timestamp_extractor or self.config.default_timestamp_extractor
         if extractor is not None:
             columns = self._extracted(source, extractor, topic, partition, columns)
-        elif columns.timestamps and columns.timestamp_min < 0:
+        elif columns.keys and columns.timestamp_min < 0:
             index = next(i for i, timestamp in enumerate(columns.timestamps) if timestamp < 0)
             raise ProcessingError(
                 f"the record at {topic}-{partition} offset {columns.offset_at(index)} has no timestamp "
@@ -455,11 +455,11 @@ class Task:
         return len(columns)
 
     def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
-        if columns.timestamps:
+        if columns.keys:
             latest, env = columns.timestamp_max, self._runner.env
             if latest > self._partition_times[topic_partition]:
                 self._partition_times[topic_partition] = latest
-            self.meter.done(topic_partition[0], columns.timestamps, latest, env.system_time_ms, env.stream_time_ms)
+            self.meter.done(topic_partition[0], columns.quick_times, latest, env.system_time_ms, env.stream_time_ms)
             if latest > env.stream_time_ms:
                 env.stream_time_ms = latest
         self._processed += len(columns.keys)

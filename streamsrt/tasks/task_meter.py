@@ -26,6 +26,7 @@ from streamsrt.sensors import Spread, Work
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.timed import StoreMeter
 from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.wire.records.columns import Times
 from topology.graph.nodes import SourceNode
 
 SAMPLE = 16
@@ -43,7 +44,7 @@ class SourceMeter:
         self.latency = latency
         self._since = 0
 
-    def done(self, timestamps: list[int], latest: int, now_ms: int) -> None:
+    def done(self, timestamps: Times, latest: int, now_ms: int) -> None:
         """Counts a run of records, whose latest timestamp is ``latest``."""
         count = len(timestamps)
         self.records += count
@@ -55,7 +56,7 @@ class SourceMeter:
             some = timestamps
         else:
             some = timestamps[:: count // SAMPLE]
-        self.measured(some, latest, now_ms)
+        self.measured(some if isinstance(some, list) else some.tolist(), latest, now_ms)
 
     def measured(self, some: list[int], latest: int, now_ms: int) -> None:
         """Measures the latency of these records."""
@@ -122,7 +123,7 @@ class TaskMeter:
         self._chosen = chosen
         self._other_topics = other_topics
 
-    def done(self, topic: str, timestamps: list[int], latest: int, now_ms: int, stream_time_ms: int) -> None:
+    def done(self, topic: str, timestamps: Times, latest: int, now_ms: int, stream_time_ms: int) -> None:
         """Counts a processed run of records. ``stream_time_ms``: the stream time before it."""
         source = self.sources.get(topic)
         if source is None:
@@ -130,10 +131,11 @@ class TaskMeter:
         if not self.exact:
             source.done(timestamps, latest, now_ms)
             return
-        source.records += len(timestamps)
-        source.measured(timestamps, latest, now_ms)
-        times = list(accumulate(timestamps, max, initial=stream_time_ms))[1:]
-        late = list(map(sub, times, timestamps))
+        exact = timestamps if isinstance(timestamps, list) else timestamps.tolist()
+        source.records += len(exact)
+        source.measured(exact, latest, now_ms)
+        times = list(accumulate(exact, max, initial=stream_time_ms))[1:]
+        late = list(map(sub, times, exact))
         self.lateness.add(now_ms, len(late), sum(late), min(late), max(late))
 
     def _latency(self, node: str) -> Spread:
@@ -182,7 +184,7 @@ class TaskMeter:
 class UnreadMeter(TaskMeter):
     """The counters of a task that nobody reads: they count nothing."""
 
-    def done(self, topic: str, timestamps: list[int], latest: int, now_ms: int, stream_time_ms: int) -> None:
+    def done(self, topic: str, timestamps: Times, latest: int, now_ms: int, stream_time_ms: int) -> None:
         """Does nothing, as the others."""
 
     def iterated(self, began_ns: int, records: int, now_ms: int) -> None: ...

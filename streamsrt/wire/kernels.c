@@ -111,12 +111,18 @@ static inline PyObject *as_object(bytes_at start, int32_t size)
     return size < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)start, size);
 }
 
-/* Fills both lists and the times; 0 where the records are not as in the first rule, -1 without memory. */
-static int read_all(bytes_at at, bytes_at end, Py_ssize_t count, int64_t base, PyObject *keys, PyObject *values,
-                    int64_t *times, int64_t *bounds)
+/* What is known of records when they were read. `values`: where the size of each value is, from the start of the buffer. */
+typedef struct {
+    int64_t *times;
+    uint32_t *values;
+    int64_t low, high;
+    int null_keys, null_values;
+} Found;
+
+/* Fills the list and what is found; 0 where the records are not as in the first rule, -1 without memory. */
+static int read_all(bytes_at start, bytes_at end, Py_ssize_t count, int64_t base, PyObject *keys, Found *found)
 {
-    bounds[0] = INT64_MAX;
-    bounds[1] = INT64_MIN;
+    bytes_at at = start;
     for (Py_ssize_t index = 0; index < count; index++) {
         int32_t length, offset, key_size, value_size;
         int64_t delta;
@@ -130,7 +136,10 @@ static int read_all(bytes_at at, bytes_at end, Py_ssize_t count, int64_t base, P
             return 0;
         if (read_int(&at, record_end, &offset) < 0 || offset != index)
             return 0;
-        if (!read_bytes(&at, record_end, &key, &key_size) || !read_bytes(&at, record_end, &value, &value_size))
+        if (!read_bytes(&at, record_end, &key, &key_size))
+            return 0;
+        found->values[index] = (uint32_t)(at - start);
+        if (!read_bytes(&at, record_end, &value, &value_size))
             return 0;
         if (at + 1 != record_end || *at++ != 0)
             return 0;
@@ -138,28 +147,27 @@ static int read_all(bytes_at at, bytes_at end, Py_ssize_t count, int64_t base, P
         if (item == NULL)
             return -1;
         PyList_SET_ITEM(keys, index, item);
-        item = as_object(value, value_size);
-        if (item == NULL)
-            return -1;
-        PyList_SET_ITEM(values, index, item);
-        times[index] = base + delta;
-        if (times[index] < bounds[0])
-            bounds[0] = times[index];
-        if (times[index] > bounds[1])
-            bounds[1] = times[index];
+        found->null_keys |= key_size < 0;
+        found->null_values |= value_size < 0;
+        int64_t time = found->times[index] = base + delta;
+        if (time < found->low)
+            found->low = time;
+        if (time > found->high)
+            found->high = time;
     }
     return at == end;
 }
 
 PyDoc_STRVAR(read_records_doc,
-"read_records(records, count, base_timestamp, times)\n--\n\n"
-"Keys and values of `count` records that fill the buffer, and their least and greatest time; all times are written into\n"
-"`times`. None unless the records have consecutive offsets and no headers, and are written as a producer does.");
+"read_records(records, count, base_timestamp, times, values)\n--\n\n"
+"The keys of `count` records that fill the buffer, their least and greatest time, and whether there are null keys and\n"
+"null values; all times are written into `times`, and the position of each value into `values`. None unless the records\n"
+"have consecutive offsets and no headers, and are written as a producer does.");
 
 static PyObject *read_records(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (nargs != 4) {
-        PyErr_SetString(PyExc_TypeError, "read_records takes 4 arguments");
+    if (nargs != 5) {
+        PyErr_SetString(PyExc_TypeError, "read_records takes 5 arguments");
         return NULL;
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[1]);
@@ -168,33 +176,81 @@ static PyObject *read_records(PyObject *self, PyObject *const *args, Py_ssize_t 
         return NULL;
     if (count < 1 || base <= -TIME_MAX || base >= TIME_MAX)
         Py_RETURN_NONE;
-    Py_buffer records, times;
+    Py_buffer records, times, values;
     if (PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
         return NULL;
     if (PyObject_GetBuffer(args[3], &times, PyBUF_WRITABLE) < 0) {
         PyBuffer_Release(&records);
         return NULL;
     }
-    PyObject *result = NULL, *keys = NULL, *values = NULL;
-    if (times.len / (Py_ssize_t)sizeof(int64_t) < count) {
-        PyErr_SetString(PyExc_ValueError, "no room for the times");
+    if (PyObject_GetBuffer(args[4], &values, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&times);
+        PyBuffer_Release(&records);
+        return NULL;
+    }
+    PyObject *result = NULL, *keys = NULL;
+    if (times.len / (Py_ssize_t)sizeof(int64_t) < count || values.len / (Py_ssize_t)sizeof(uint32_t) < count) {
+        PyErr_SetString(PyExc_ValueError, "no room for the times, or for the positions of values");
+        goto done;
+    }
+    if (records.len > INT32_MAX) {
+        result = Py_NewRef(Py_None);
         goto done;
     }
     keys = PyList_New(count);
-    values = keys == NULL ? NULL : PyList_New(count);
-    if (values == NULL)
+    if (keys == NULL)
         goto done;
     bytes_at start = records.buf;
-    int64_t bounds[2];
-    int found = read_all(start, start + records.len, count, base, keys, values, times.buf, bounds);
-    if (found > 0)
-        result = Py_BuildValue("OOLL", keys, values, (long long)bounds[0], (long long)bounds[1]);
-    else if (found == 0)
+    Found found = {times.buf, values.buf, INT64_MAX, INT64_MIN, 0, 0};
+    int filled = read_all(start, start + records.len, count, base, keys, &found);
+    if (filled > 0)
+        result = Py_BuildValue("OLLii", keys, (long long)found.low, (long long)found.high, found.null_keys,
+                               found.null_values);
+    else if (filled == 0)
         result = Py_NewRef(Py_None);
 done:
     Py_XDECREF(keys);
-    Py_XDECREF(values);
+    PyBuffer_Release(&values);
     PyBuffer_Release(&times);
+    PyBuffer_Release(&records);
+    return result;
+}
+
+PyDoc_STRVAR(read_values_doc,
+"read_values(records, values)\n--\n\n"
+"The values of the records, at the positions that read_records() found.");
+
+static PyObject *read_values(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 2) {
+        PyErr_SetString(PyExc_TypeError, "read_values takes 2 arguments");
+        return NULL;
+    }
+    Py_buffer records, values;
+    if (PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[1], &values, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&records);
+        return NULL;
+    }
+    const uint32_t *positions = values.buf;
+    Py_ssize_t count = values.len / (Py_ssize_t)sizeof(uint32_t);
+    bytes_at start = records.buf, end = start + records.len;
+    PyObject *result = PyList_New(count);
+    for (Py_ssize_t index = 0; result != NULL && index < count; index++) {
+        bytes_at at = start + positions[index], value;
+        int32_t size;
+        PyObject *item = NULL;
+        if (positions[index] <= records.len && read_bytes(&at, end, &value, &size))
+            item = as_object(value, size);
+        else
+            PyErr_SetString(PyExc_ValueError, "there is no value at this position");
+        if (item == NULL)
+            Py_CLEAR(result);
+        else
+            PyList_SET_ITEM(result, index, item);
+    }
+    PyBuffer_Release(&values);
     PyBuffer_Release(&records);
     return result;
 }
@@ -670,6 +726,7 @@ static PyType_Spec key_numbers_spec = {
 
 static PyMethodDef functions[] = {
     {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
+    {"read_values", (PyCFunction)(void (*)(void))read_values, METH_FASTCALL, read_values_doc},
     {"write_records", (PyCFunction)(void (*)(void))write_records, METH_FASTCALL, write_records_doc},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"partitions", (PyCFunction)(void (*)(void))partitions, METH_FASTCALL, partitions_doc},

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import count, islice
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ RECORDS_MAX = 1 << 17
 """Reading more of them in one go would keep other threads waiting for more than ten milliseconds."""
 
 Keys: TypeAlias = list[bytes | None]
-Columns: TypeAlias = tuple[Keys, Keys, npt.NDArray[np.int64], tuple[int, int]]
-"""Keys, values, timestamps, and the lowest and highest timestamp."""
+Times: TypeAlias = npt.NDArray[np.int64]
+Positions: TypeAlias = npt.NDArray[np.uint32]
 Part: TypeAlias = tuple[Keys, Keys, list[int]]
 """Keys, values and timestamps."""
 
@@ -70,8 +70,10 @@ class Native(Protocol):
     def KeyNumbers(self) -> type[Numbers]: ...  # noqa: N802
 
     def read_records(
-        self, records: memoryview, record_count: int, base_timestamp: int, times: npt.NDArray[np.int64], /
-    ) -> tuple[Keys, Keys, int, int] | None: ...
+        self, records: memoryview, record_count: int, base_timestamp: int, times: Times, values: Positions, /
+    ) -> tuple[Keys, int, int, int, int] | None: ...
+
+    def read_values(self, records: memoryview, values: Positions, /) -> Keys: ...
 
     def write_records(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int], base: int, /
@@ -99,19 +101,36 @@ except ImportError:
     native = None
 
 
-def read_records(records: memoryview, record_count: int, base_timestamp: int) -> Columns | None:
-    """The columns of ``record_count`` records that fill the buffer.
+class NativeRecords(NamedTuple):
+    """Records whose values are read when somebody asks for them. ``values_at``: where they are."""
+
+    native: Native
+    records: memoryview
+    keys: Keys
+    times: Times
+    low_ms: int
+    high_ms: int
+    has_null_keys: bool
+    has_null_values: bool
+    values_at: Positions
+
+    def values(self) -> Keys:
+        return self.native.read_values(self.records, self.values_at)
+
+
+def read_records(records: memoryview, record_count: int, base_timestamp: int) -> NativeRecords | None:
+    """``record_count`` records that fill the buffer.
 
     None unless their offsets are consecutive, none has headers, and they are written as a producer writes them.
     """
     if native is None or record_count > RECORDS_MAX:
         return None
-    times = np.empty(record_count, np.int64)
-    found = native.read_records(records, record_count, base_timestamp, times)
+    times, values_at = np.empty(record_count, np.int64), np.empty(record_count, np.uint32)
+    found = native.read_records(records, record_count, base_timestamp, times, values_at)
     if found is None:
         return None
-    keys, values, low, high = found
-    return keys, values, times, (low, high)
+    keys, low_ms, high_ms, null_keys, null_values = found
+    return NativeRecords(native, records, keys, times, low_ms, high_ms, bool(null_keys), bool(null_values), values_at)
 
 
 def write_records(

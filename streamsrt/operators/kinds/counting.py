@@ -17,9 +17,9 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, same_bytes
 from streamsrt.state.cache import KeyValueCache
-from streamsrt.state.counts import Timestamps
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.wire.records import RecordColumns
+from streamsrt.wire.records.columns import Times
 from topology import serdes
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SourceNode
@@ -92,10 +92,9 @@ class KeyCounting:
         """Counts a run; False: it is to be counted record by record, and nothing was done."""
         if not _may_count(columns, self.cache):
             return False
-        keys, timestamps, values = columns.keys, columns.timestamps, columns.values
-        # What is not empty is not None, which is the quicker test.
-        if (all(keys) or None not in keys) and (all(values) or None not in values):
-            self.cache.count(keys, timestamps if columns.times is None else columns.times)  # type: ignore[arg-type]
+        keys = columns.keys
+        if not any(columns.has_nulls):
+            self.cache.count(keys, columns.quick_times)  # type: ignore[arg-type]
             return True
         some, their_times = _without(columns, values=True)
         self._counters.dropped_null += len(keys) - len(some)
@@ -121,29 +120,27 @@ class WindowCounting:
 
     def take(self, columns: RecordColumns) -> bool:
         """Counts a run; False: it is to be counted record by record, and nothing was done."""
-        keys, timestamps = columns.keys, columns.timestamps
         if not _may_count(columns, self.cache):
             return False
-        # To see that times are in order is quicker than to look for the least and the greatest.
-        first_ms, last_ms, in_order = timestamps[0], timestamps[-1], timestamps == sorted(timestamps)
+        keys, times = columns.keys, columns.quick_times
+        first_ms, last_ms, in_order = int(times[0]), int(times[-1]), _is_in_order(times)
         if not in_order:
-            first_ms, last_ms = min(timestamps), max(timestamps)
+            first_ms, last_ms = columns.timestamp_min, columns.timestamp_max
         windows = self._starts(first_ms, last_ms)
         if len(windows) - self._overlap > len(keys) * self._overlap // _WINDOW_RECORDS:
             return False
-        some, their_times, times = keys, timestamps, columns.times
-        if not all(keys) and None in keys:
-            some, their_times = _without(columns, values=False)  # type: ignore[assignment]
-            times = None
+        some: list[bytes] = keys  # type: ignore[assignment]
+        if columns.has_nulls[0]:
+            some, times = _without(columns, values=False)
             self._counters.dropped_null += len(keys) - len(some)
         if in_order:
-            self._count_in_order(some, their_times, times)  # type: ignore[arg-type]
+            self._count_in_order(some, times)
         elif some is keys and self._are_in_all(windows, first_ms, last_ms):
             self._time.ms = max(self._time.ms, last_ms)
             for start in windows:
-                self.cache.count(start, keys, timestamps if times is None else times)  # type: ignore[arg-type]
+                self.cache.count(start, some, times)
         else:
-            self._count_each(some, their_times)  # type: ignore[arg-type]
+            self._count_each(some, times if isinstance(times, list) else times.tolist())
         self.cache.end_run(len(some))
         return True
 
@@ -158,20 +155,20 @@ class WindowCounting:
         oldest = windows[0]
         return windows[-1] <= first_ms and last_ms < oldest + self._size_ms and oldest + self._lasts_ms > self._time.ms
 
-    def _count_in_order(self, keys: list[bytes], timestamps: list[int], times: Timestamps | None) -> None:
+    def _count_in_order(self, keys: list[bytes], times: Times) -> None:
         """Counts records that are in the order of time: none closes a window that contains it."""
         if not keys:
             return
-        time, lasts_ms, all_times = self._time, self._lasts_ms, timestamps if times is None else times
-        for start in self._starts(timestamps[0], timestamps[-1]):
-            low, high = bisect_left(timestamps, start), bisect_left(timestamps, start + self._size_ms)
+        time, lasts_ms, last_ms = self._time, self._lasts_ms, int(times[-1])
+        for start in self._starts(int(times[0]), last_ms):
+            low, high = _position(times, start), _position(times, start + self._size_ms)
             if start + lasts_ms <= time.ms:
                 self._counters.dropped_late += high - low
             elif high - low == len(keys):
-                self.cache.count(start, keys, all_times)
+                self.cache.count(start, keys, times)
             elif low < high:
-                self.cache.count(start, keys[low:high], all_times[low:high], low)
-        time.ms = max(time.ms, timestamps[-1])
+                self.cache.count(start, keys[low:high], times[low:high], low)
+        time.ms = max(time.ms, last_ms)
 
     def _count_each(self, keys: list[bytes], timestamps: list[int]) -> None:
         """Counts records that are in no order, one by one."""
@@ -195,6 +192,18 @@ class WindowCounting:
         self._counters.dropped_late += late
         for start, columns in windows.items():
             self.cache.count(start, *columns)
+
+
+def _is_in_order(times: Times) -> bool:
+    """Whether none is earlier than the one before. That is seen more quickly than the least and the greatest."""
+    if isinstance(times, list):
+        return times == sorted(times)
+    return bool((times[1:] >= times[:-1]).all())
+
+
+def _position(times: Times, ms: int) -> int:
+    """The first of these times, which are in order, that is not before ``ms``."""
+    return bisect_left(times, ms) if isinstance(times, list) else int(times.searchsorted(ms))
 
 
 def _may_count(columns: RecordColumns, cache: KeyValueCache | WindowCache) -> bool:

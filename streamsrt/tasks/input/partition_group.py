@@ -71,7 +71,7 @@ class _Queue:
 
     def open_batch(self, columns: RecordColumns) -> None:
         """Looks at the batch that is the first one now."""
-        self.head = columns.timestamps[0]
+        self.head = columns.first_timestamp
         self.highest = -1
         self.is_ordered = None
 

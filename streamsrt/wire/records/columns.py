@@ -8,10 +8,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from streamsrt.wire.kernels import NativeRecords
+
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+Times: TypeAlias = list[int] | NDArray[np.int64]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecordColumns:
     """Records of one batch, column by column.
 
@@ -32,6 +35,31 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared() == other._compared() if isinstance(other, RecordColumns) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _compared(self) -> tuple[object, ...]:
+        columns = self.keys, self.values, self.timestamps, self.offsets, self.headers
+        return *columns, self.base_offset, self.next_offset, self.timestamp_bounds
+
+    @property
+    def has_nulls(self) -> tuple[bool, bool]:
+        """Whether a key is null, and whether a value is."""
+        # What is not empty is not None, which is the quicker test.
+        return tuple(not all(column) and None in column for column in (self.keys, self.values))  # type: ignore[return-value]
+
+    @property
+    def first_timestamp(self) -> int:
+        """Of the first record; there is at least one."""
+        return self.timestamps[0]
+
+    @property
+    def quick_times(self) -> Times:
+        """The timestamps, as what is there already."""
+        return self.timestamps if self.times is None else self.times
 
     @property
     def timestamp_min(self) -> int:
@@ -71,3 +99,46 @@ class RecordColumns:
         if self.offsets is None:
             return self.cut(min(offset - self.base_offset, len(self.keys)))
         return self.cut(sum(1 for known in self.offsets if known < offset))
+
+
+class LazyColumns(RecordColumns):
+    """Records whose values and timestamps become lists when somebody asks for them, which counts never do.
+
+    They keep the buffer that the records were read from.
+    """
+
+    __slots__ = ("_records", "_timestamps", "_values")
+
+    def __init__(self, records: NativeRecords, base_offset: int, next_offset: int) -> None:
+        self._records = records
+        self._values: list[bytes | None] | None = None
+        self._timestamps: list[int] | None = None
+        self.keys = records.keys
+        self.base_offset, self.next_offset = base_offset, next_offset
+        self.offsets = self.headers = None
+        self.timestamp_bounds = records.low_ms, records.high_ms
+        self.times = records.times
+
+    def __reduce__(self) -> tuple[type[RecordColumns], tuple[object, ...]]:
+        columns = self.keys, self.values, self.timestamps, self.base_offset, self.next_offset
+        return RecordColumns, (*columns, None, None, self.timestamp_bounds)
+
+    @property
+    def values(self) -> list[bytes | None]:  # type: ignore[override]
+        if self._values is None:
+            self._values = self._records.values()
+        return self._values
+
+    @property
+    def timestamps(self) -> list[int]:  # type: ignore[override]
+        if self._timestamps is None:
+            self._timestamps = self._records.times.tolist()
+        return self._timestamps
+
+    @property
+    def has_nulls(self) -> tuple[bool, bool]:
+        return self._records.has_null_keys, self._records.has_null_values
+
+    @property
+    def first_timestamp(self) -> int:
+        return int(self._records.times[0])

@@ -17,16 +17,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from struct import error as struct_error
 
-import numpy as np
 from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch
-from numpy.typing import NDArray
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
 from streamsrt.wire.kernels import read_records
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
-from streamsrt.wire.records.columns import Headers, RecordColumns
+from streamsrt.wire.records.columns import Headers, LazyColumns, RecordColumns
 from streamsrt.wire.records.header import (
     CODEC_MASK,
     CONTROL_KEY,
@@ -86,32 +84,23 @@ def decode_records(
         shape = header.records_count, header.base_timestamp
         native = read_records(records, *shape)
         if native is not None:
-            return _timed_columns(header, *native)
+            if header.is_log_append_time:
+                native.times.fill(header.max_timestamp)
+                native = native._replace(low_ms=header.max_timestamp, high_ms=header.max_timestamp)
+            return LazyColumns(native, header.base_offset, header.next_offset)
         found = read_uniform(records, *shape) or read_small(records, *shape)
         if found is not None:
-            times = found[2]
-            return _timed_columns(header, *found, (int(times.min()), int(times.max())))
+            keys, values, times = found
+            if header.is_log_append_time:
+                times.fill(header.max_timestamp)
+            columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
+            columns.times = times
+            columns.timestamp_bounds = int(times.min()), int(times.max())
+            return columns
     if has_long_record(records, LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)
     return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
-
-
-def _timed_columns(
-    header: BatchHeader,
-    keys: list[bytes | None],
-    values: list[bytes | None],
-    times: NDArray[np.int64],
-    bounds: tuple[int, int],
-) -> RecordColumns:
-    """``bounds``: of the times that producers gave."""
-    if header.is_log_append_time:
-        times.fill(header.max_timestamp)
-        bounds = header.max_timestamp, header.max_timestamp
-    columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
-    columns.times = times
-    columns.timestamp_bounds = bounds
-    return columns
 
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,15 @@ from streamsrt.wire import kernels
 from streamsrt.wire.kernels import RECORDS_MAX, KeyNumbers, Native, key_numbers, read_records
 from streamsrt.wire.murmur2 import PartitionMemo, partition_for_key
 from streamsrt.wire.primitives import EncodeError
-from streamsrt.wire.records import HEADER_SIZE_BYTES, Headers, decode_batch, encode_batch, read_header
+from streamsrt.wire.records import (
+    HEADER_SIZE_BYTES,
+    Headers,
+    decode_batch,
+    encode_batch,
+    read_header,
+    rewrite_log_append_time,
+)
+from streamsrt.wire.records.columns import LazyColumns
 from streamsrt.wire.records.encoding import encode_records
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole
 from tests.tools.native import compiled, missing_tools
@@ -60,9 +69,10 @@ def read(batch: bytes) -> Columns | None:
     found = read_records(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
     if found is None:
         return None
-    keys, values, times, bounds = found
-    assert bounds == (times.min(), times.max())
-    return keys, values, times.tolist()
+    times, values = found.times.tolist(), found.values()
+    assert (found.low_ms, found.high_ms) == (min(times), max(times))
+    assert (found.has_null_keys, found.has_null_values) == (None in found.keys, None in values)
+    return found.keys, values, times
 
 
 items = st.one_of(
@@ -110,7 +120,7 @@ class TestRead:
         records = memoryview(noise + b"\x0e\x00\x00\x00\x01\x01\x00")[: len(noise)]
         with using(loops):
             found = read_records(records, count, T0)
-        assert found is None or len(found[0]) == count
+        assert found is None or len(found.keys) == len(found.values()) == count
 
     def test_more_records_than_may_keep_other_threads_waiting_are_left_to_others(self, loops: Native) -> None:
         batch = encode_batch([None] * (RECORDS_MAX + 1), [None] * (RECORDS_MAX + 1), [T0] * (RECORDS_MAX + 1))
@@ -126,11 +136,46 @@ class TestRead:
 
     def test_arguments_of_other_types_are_refused(self, loops: Native) -> None:
         module: Any = loops
+        rooms = bytearray(8), bytearray(4)
         with pytest.raises(ValueError, match="room"):
-            module.read_records(memoryview(bytes(70)), 10, 0, np.empty(9, np.int64))
-        for arguments in ((), (b"", "1", 0, bytearray(8)), ("", 1, 0, bytearray(8)), (b"", 1, 0, b"12345678")):
+            module.read_records(memoryview(bytes(70)), 10, 0, np.empty(9, np.int64), np.empty(10, np.uint32))
+        for arguments in (
+            (),
+            (b"", "1", 0, *rooms),
+            ("", 1, 0, *rooms),
+            (b"", 1, 0, b"12345678", rooms[1]),
+            (b"", 1, 0, rooms[0], b"1234"),
+        ):
             with pytest.raises((TypeError, BufferError)):
                 module.read_records(*arguments)
+
+    def test_positions_outside_of_the_records_are_refused(self, loops: Native) -> None:
+        for position in (3, 4, 1 << 31):
+            with pytest.raises(ValueError, match="no value at this position"):
+                loops.read_values(memoryview(b"\0\0\x80"), np.array([0, position], np.uint32))
+
+    def test_columns_are_equal_to_those_of_other_readers_also_in_another_process(self, loops: Native) -> None:
+        batch = encode_batch([b"a", None], [None, b"2"], [T0 + 5, T0], base_offset=7)
+        with using(None):
+            expected = decode_batch(batch)
+            expected.timestamp_bounds = T0, T0 + 5
+        with using(loops):
+            columns = decode_batch(batch)
+        assert isinstance(columns, LazyColumns)
+        assert columns.has_nulls == expected.has_nulls == (True, True)
+        assert columns.first_timestamp == expected.first_timestamp == T0 + 5
+        assert (columns.timestamp_min, columns.timestamp_max) == (T0, T0 + 5)
+        assert columns == expected
+        assert pickle.loads(pickle.dumps(columns)) == expected
+        assert columns.cut(1) == expected.cut(1)
+        assert columns.from_offset(8) == expected.from_offset(8)
+        assert columns != batch
+
+    def test_the_brokers_time_is_every_records_timestamp(self, loops: Native) -> None:
+        with using(loops):
+            columns = decode_batch(rewrite_log_append_time(encode_batch([b"a", b"b"], [b"", b""], [T0, T0 + 1]), 9999))
+        assert columns.timestamps == [9999] * 2
+        assert (columns.first_timestamp, columns.timestamp_min, columns.timestamp_max) == (9999, 9999, 9999)
 
 
 class TestWritten:
