@@ -565,7 +565,7 @@ static int reserve(KeyNumbers *self, Py_ssize_t size)
         self->room = room;
     }
     Py_ssize_t needed = self->ends[self->used] + size;
-    if (needed > self->bytes_room) {
+    if (self->bytes == NULL || needed > self->bytes_room) {
         Py_ssize_t room = needed + needed / 2 + 16 * LEAST_SLOTS;
         unsigned char *bytes = PyMem_Realloc(self->bytes, room);
         if (bytes == NULL) {
