@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-from streamsrt.wire.kernels import NativeRecords
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 Times: TypeAlias = list[int] | NDArray[np.int64]
@@ -101,6 +99,20 @@ class RecordColumns:
         return self.cut(sum(1 for known in self.offsets if known < offset))
 
 
+class UnreadRecords(Protocol):
+    """Records whose values are read when somebody asks for them."""
+
+    @property
+    def keys(self) -> list[bytes | None]: ...
+    @property
+    def times(self) -> NDArray[np.int64]: ...
+    @property
+    def has_null_keys(self) -> bool: ...
+    @property
+    def has_null_values(self) -> bool: ...
+    def values(self) -> list[bytes | None]: ...
+
+
 class LazyColumns(RecordColumns):
     """Records whose values and timestamps become lists when somebody asks for them, which counts never do.
 
@@ -109,14 +121,16 @@ class LazyColumns(RecordColumns):
 
     __slots__ = ("_records", "_timestamps", "_values")
 
-    def __init__(self, records: NativeRecords, base_offset: int, next_offset: int) -> None:
+    def __init__(
+        self, records: UnreadRecords, base_offset: int, next_offset: int, timestamp_bounds: tuple[int, int]
+    ) -> None:
         self._records = records
         self._values: list[bytes | None] | None = None
         self._timestamps: list[int] | None = None
         self.keys = records.keys
         self.base_offset, self.next_offset = base_offset, next_offset
         self.offsets = self.headers = None
-        self.timestamp_bounds = records.low_ms, records.high_ms
+        self.timestamp_bounds = timestamp_bounds
         self.times = records.times
 
     def __reduce__(self) -> tuple[type[RecordColumns], tuple[object, ...]]:

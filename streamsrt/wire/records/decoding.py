@@ -24,7 +24,7 @@ from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, in
 from streamsrt.wire.kernels import read_records
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
-from streamsrt.wire.records.columns import Headers, LazyColumns, RecordColumns
+from streamsrt.wire.records.columns import Headers, LazyColumns, RecordColumns, UnreadRecords
 from streamsrt.wire.records.header import (
     CODEC_MASK,
     CONTROL_KEY,
@@ -84,13 +84,13 @@ def decode_records(
         shape = header.records_count, header.base_timestamp
         native = read_records(records, *shape)
         if native is not None:
-            if header.is_log_append_time:
-                native.times.fill(header.max_timestamp)
-                native = native._replace(low_ms=header.max_timestamp, high_ms=header.max_timestamp)
-            return LazyColumns(native, header.base_offset, header.next_offset)
-        found = read_uniform(records, *shape) or read_small(records, *shape)
-        if found is not None:
-            keys, values, times = found
+            return _lazy_columns(native, header, (native.low_ms, native.high_ms))
+        uniform = read_uniform(records, *shape)
+        if uniform is not None:
+            return _lazy_columns(uniform, header, (int(uniform.times.min()), int(uniform.times.max())))
+        small = read_small(records, *shape)
+        if small is not None:
+            keys, values, times = small
             if header.is_log_append_time:
                 times.fill(header.max_timestamp)
             columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
@@ -101,6 +101,13 @@ def decode_records(
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)
     return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
+
+
+def _lazy_columns(records: UnreadRecords, header: BatchHeader, timestamp_bounds: tuple[int, int]) -> LazyColumns:
+    if header.is_log_append_time:
+        records.times.fill(header.max_timestamp)
+        timestamp_bounds = header.max_timestamp, header.max_timestamp
+    return LazyColumns(records, header.base_offset, header.next_offset, timestamp_bounds)
 
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:

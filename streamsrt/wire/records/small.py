@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, SHORT_DELTAS, Uniform
+from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, SHORT_DELTAS
 
 RECORDS_MIN = 768
 """Fewer records cost less one by one."""
@@ -33,6 +33,8 @@ _NUMBER_BYTES_MAX = 5
 _WORD = 8
 PADDING = bytes(_RECORD_BYTES_MAX + _WORD)
 
+Small: TypeAlias = tuple[list[bytes | None], list[bytes | None], npt.NDArray[np.int64]]
+"""Keys, values and timestamps."""
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Words: TypeAlias = npt.NDArray[np.uint64]
@@ -40,7 +42,7 @@ _Words: TypeAlias = npt.NDArray[np.uint64]
 _LOWEST_BYTES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 
-def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
+def read_small(records: memoryview, count: int, base_timestamp: int) -> Small | None:
     """The columns of ``count`` records that fill the buffer; None unless they are as in the first rule."""
     end = len(records)
     if not RECORDS_MIN <= count <= _RECORDS_MAX or end > count * _AVERAGE_BYTES_MAX:

@@ -11,7 +11,7 @@ Rules of this module:
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +40,6 @@ def _short_deltas() -> npt.NDArray[np.int16]:
 
 SHORT_DELTAS = _short_deltas()
 
-Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], npt.NDArray[np.int64]]
-"""Keys, values and timestamps."""
-
 
 class _Run(NamedTuple):
     """A run of records with the same layout: positions within each record, and sizes in bytes; -1 is null.
@@ -62,19 +59,40 @@ class _Run(NamedTuple):
     columns: bytes
 
 
+class Uniform(NamedTuple):
+    """Records whose values are read when somebody asks for them."""
+
+    records: memoryview
+    runs: list[_Run]
+    keys: list[bytes | None]
+    times: npt.NDArray[np.int64]
+
+    def values(self) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for run in self.runs:
+            found += _column(self.records, run, run.value_at, run.value_size)
+        return found
+
+    @property
+    def has_null_keys(self) -> bool:
+        return any(run.key_size < 0 for run in self.runs)
+
+    @property
+    def has_null_values(self) -> bool:
+        return any(run.value_size < 0 for run in self.runs)
+
+
 def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
-    """The columns of ``count`` records that fill the buffer; None where they are not uniform."""
+    """``count`` records that fill the buffer; None where they are not uniform."""
     if count < RECORDS_MIN or not _looks_uniform(records):
         return None
     runs = _runs(records, count)
     if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
         return None
     keys: list[bytes | None] = []
-    values: list[bytes | None] = []
     for run in runs:
         keys += _column(records, run, run.key_at, run.key_size)
-        values += _column(records, run, run.value_at, run.value_size)
-    return keys, values, _timestamps(records, runs, base_timestamp)
+    return Uniform(records, runs, keys, _timestamps(records, runs, base_timestamp))
 
 
 def survey_uniform(
