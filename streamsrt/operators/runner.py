@@ -274,6 +274,10 @@ class Runner:
                 start = index + 1
             raw_keys, *rest = [column[start:] for column in arguments]
 
+    def only_counts(self, source: str) -> bool:
+        """Whether runs of that source are taken as a whole to be counted (rule 5)."""
+        return source in self._counting
+
     def _is_counted(self, source: str, columns: RecordColumns) -> bool:
         if not self._has_counted and len(columns.keys) < counting.SHORT_RUN_RECORDS:
             return False

@@ -222,6 +222,10 @@ class Task:
         """The timestamp of the next record; None if nothing is buffered."""
         return self._group.head_timestamp
 
+    def only_counts(self, topic: str) -> bool:
+        """Whether the records of this source topic are only counted, as a rule: few of their values are read."""
+        return self._runner.only_counts(self._sources[topic].name)
+
     def buffered_of(self, topic: str, partition: int) -> int:
         return self._group.buffered_of((topic, partition))
 

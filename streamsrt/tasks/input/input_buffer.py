@@ -21,10 +21,11 @@ from streamsrt.wire.records import RecordColumns, iter_columns
 
 
 class InputBuffer:
-    """Undecoded fetches of one partition."""
+    """Undecoded fetches of one partition. ``lazily``: their records are only counted, and values may stay unread."""
 
     __slots__ = (
         "_fetches",
+        "_lazily",
         "_open",
         "_open_bytes",
         "_open_end",
@@ -34,7 +35,8 @@ class InputBuffer:
         "position",
     )
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, *, lazily: bool = False) -> None:
+        self._lazily = lazily
         self._fetches: deque[Fetched] = deque()
         self._open: Iterator[RecordColumns] | None = None
         self._open_end = position
@@ -63,7 +65,9 @@ class InputBuffer:
             if self._open is None:
                 fetched = self._fetches.popleft()
                 self._open_bytes = len(fetched.buffer)
-                self._open = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted)
+                self._open = iter_columns(
+                    fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted, lazily=self._lazily
+                )
                 self._open_end = fetched.next_offset
             columns = next(self._open, None)
             if columns is None:

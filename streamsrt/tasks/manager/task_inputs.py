@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Sets the positions at which a task starts; nothing is fetched yet."""
     for tp, position in positions.items():
-        owned.inputs[tp] = InputBuffer(position.offset)
+        owned.inputs[tp] = InputBuffer(position.offset, lazily=owned.task.only_counts(tp[0]))
         owned.task.start_at(*tp, position.offset)
         owned.task.restore_partition_time(*tp, position.metadata)
 

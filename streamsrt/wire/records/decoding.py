@@ -75,8 +75,10 @@ def decode_batch(
 
 
 def decode_records(
-    buffer: Buffer, position: int, header: BatchHeader, headers: bool, limit_bytes: int
+    buffer: Buffer, position: int, header: BatchHeader, headers: bool, limit_bytes: int, *, lazily: bool = False
 ) -> RecordColumns:
+    """``lazily``: values and timestamps may be read later. That is slower if they are, as the bytes have left the
+    processor's cache."""
     view = readable(buffer, position, header, limit_bytes)
     check_count(header, len(view))
     records = view[HEADER_SIZE_BYTES:]
@@ -84,10 +86,11 @@ def decode_records(
         shape = header.records_count, header.base_timestamp
         native = read_records(records, *shape)
         if native is not None:
-            return _lazy_columns(native, header, (native.low_ms, native.high_ms))
+            return _unread_columns(native, header, (native.low_ms, native.high_ms), lazily)
         uniform = read_uniform(records, *shape)
         if uniform is not None:
-            return _lazy_columns(uniform, header, (int(uniform.times.min()), int(uniform.times.max())))
+            bounds = int(uniform.times.min()), int(uniform.times.max())
+            return _unread_columns(uniform, header, bounds, lazily)
         small = read_small(records, *shape)
         if small is not None:
             keys, values, times = small
@@ -103,11 +106,19 @@ def decode_records(
     return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
 
 
-def _lazy_columns(records: UnreadRecords, header: BatchHeader, timestamp_bounds: tuple[int, int]) -> LazyColumns:
+def _unread_columns(
+    records: UnreadRecords, header: BatchHeader, timestamp_bounds: tuple[int, int], lazily: bool
+) -> RecordColumns:
+    times, offsets = records.times, (header.base_offset, header.next_offset)
     if header.is_log_append_time:
-        records.times.fill(header.max_timestamp)
+        times.fill(header.max_timestamp)
         timestamp_bounds = header.max_timestamp, header.max_timestamp
-    return LazyColumns(records, header.base_offset, header.next_offset, timestamp_bounds)
+    if lazily:
+        return LazyColumns(records, *offsets, timestamp_bounds)
+    columns = RecordColumns(records.keys, records.values(), times.tolist(), *offsets)
+    columns.times = times
+    columns.timestamp_bounds = timestamp_bounds
+    return columns
 
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:
@@ -311,6 +322,7 @@ def iter_columns(
     verify_crc: bool = True,
     headers: bool = True,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+    lazily: bool = False,
 ) -> Iterator[RecordColumns]:
     """Records of a fetch answer from `from_offset` on, one item per batch that has any, each decoded when its turn comes.
 
@@ -318,6 +330,7 @@ def iter_columns(
     of aborted transactions, are passed over: the `next_offset` of the item before moves past them. If there is no item
     at all, one without records carries the position. So the last item's `next_offset` is where to fetch next, and
     no item means that the buffer has no whole batch. Errors as of `decode_batch`, when the broken batch's turn comes.
+    `lazily`: as of `decode_records`.
     """
     transactions = _AbortedTransactions(aborted) if aborted is not None else None
     columns: RecordColumns | None = None
@@ -330,7 +343,8 @@ def iter_columns(
                     yield columns
                 if verify_crc:
                     check_crc(buffer, position, header)
-                columns = decode_records(buffer, position, header, headers, limit_bytes).from_offset(from_offset)
+                found = decode_records(buffer, position, header, headers, limit_bytes, lazily=lazily)
+                columns = found.from_offset(from_offset)
         except DecodeError as error:
             error.next_offset = next_offset
             raise

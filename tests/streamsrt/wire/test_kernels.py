@@ -27,11 +27,13 @@ from streamsrt.wire.records import (
     Headers,
     decode_batch,
     encode_batch,
+    iter_columns,
     read_header,
     rewrite_log_append_time,
 )
 from streamsrt.wire.records.columns import LazyColumns
 from streamsrt.wire.records.encoding import encode_records
+from streamsrt.wire.records.uniform import RECORDS_MIN
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole
 from tests.tools.native import compiled, missing_tools
 
@@ -154,26 +156,42 @@ class TestRead:
             with pytest.raises(ValueError, match="no value at this position"):
                 loops.read_values(memoryview(b"\0\0\x80"), np.array([0, position], np.uint32))
 
-    def test_columns_are_equal_to_those_of_other_readers_also_in_another_process(self, loops: Native) -> None:
-        batch = encode_batch([b"a", None], [None, b"2"], [T0 + 5, T0], base_offset=7)
+    @pytest.mark.parametrize("records", [2, 500])
+    @pytest.mark.parametrize("in_c", [False, True])
+    def test_columns_that_are_read_lazily_are_equal_to_those_of_other_readers(
+        self, loops: Native, records: int, in_c: bool
+    ) -> None:
+        keys, values = [b"a"] * records, [b"1"] * records
+        batch = encode_batch(keys, values, [T0 + 5, *[T0] * (records - 1)], base_offset=7)
         with using(None):
             expected = decode_batch(batch)
             expected.timestamp_bounds = T0, T0 + 5
-        with using(loops):
-            columns = decode_batch(batch)
-        assert isinstance(columns, LazyColumns)
-        assert columns.has_nulls == expected.has_nulls == (True, True)
+        with using(loops if in_c else None):
+            (columns,) = iter_columns(batch, lazily=True)
+            columns.timestamp_bounds = T0, T0 + 5
+        assert isinstance(columns, LazyColumns) is (in_c or records >= RECORDS_MIN)
+        assert columns.has_nulls == expected.has_nulls == (False, False)
         assert columns.first_timestamp == expected.first_timestamp == T0 + 5
         assert (columns.timestamp_min, columns.timestamp_max) == (T0, T0 + 5)
+        assert len(columns) == records
         assert columns == expected
         assert pickle.loads(pickle.dumps(columns)) == expected
         assert columns.cut(1) == expected.cut(1)
         assert columns.from_offset(8) == expected.from_offset(8)
         assert columns != batch
 
-    def test_the_brokers_time_is_every_records_timestamp(self, loops: Native) -> None:
+    def test_nulls_are_known_before_values_are_read(self, loops: Native) -> None:
+        batch = encode_batch([b"a", None], [None, b"2"], [T0, T0])
         with using(loops):
-            columns = decode_batch(rewrite_log_append_time(encode_batch([b"a", b"b"], [b"", b""], [T0, T0 + 1]), 9999))
+            (columns,) = iter_columns(batch, lazily=True)
+        assert columns.has_nulls == (True, True)
+        assert columns.values == [None, b"2"]
+
+    @pytest.mark.parametrize("lazily", [False, True])
+    def test_the_brokers_time_is_every_records_timestamp(self, loops: Native, lazily: bool) -> None:
+        batch = rewrite_log_append_time(encode_batch([b"a", b"b"], [b"", b""], [T0, T0 + 1]), 9999)
+        with using(loops):
+            (columns,) = iter_columns(batch, lazily=lazily)
         assert columns.timestamps == [9999] * 2
         assert (columns.first_timestamp, columns.timestamp_min, columns.timestamp_max) == (9999, 9999, 9999)
 
