@@ -1,8 +1,8 @@
 """Rows of a changelog that are gathered before they are written: the last one of each key, in the order of keys.
 
-1. Where all keys have one size and all values have one, rows are gathered as tables of bytes, which numpy puts in order: no
-   object is made of a row before it is written. Other rows are in a dictionary, so that of many values for one key only the
-   last one costs more than an update of it.
+1. Runs of records are gathered as tables of bytes, which numpy puts in order: a row is no object before it is written.
+   Keys are padded with zeros, and followed by their sizes where these differ, which gives the same order. Few records at
+   a time, and long keys, are in a dictionary.
 2. Keys come out strictly ascending, as a file of RocksDB needs them, and as they are stored.
 3. What comes out is made in chunks that fit the processor's cache.
 """
@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import add, lt
 from struct import Struct
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +24,85 @@ from streamsrt.state.rocksdb_files import DATA
 _CHUNK_ROWS = 1024
 _TABLE_RECORDS = 32
 """Fewer records cost less one by one, where there is no table yet."""
+_KEY_BYTES_MAX = 64
 _ROW_OVERHEAD_BYTES = 100
 """Of the dictionary and its objects."""
 _WORD_BYTES = 8
+_DELETED = -1
 
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Table: TypeAlias = npt.NDArray[np.uint8]
 """A row for each record, a column for each byte."""
 _Numbers: TypeAlias = npt.NDArray[np.uint64]
 _Positions: TypeAlias = npt.NDArray[np.int64]
+_Sizes: TypeAlias = npt.NDArray[np.int64]
 Chunk: TypeAlias = tuple[Sequence[bytes], Sequence[bytes | None]]
 """Stored keys, and their values."""
 
 _pack_timestamp = Struct(">q").pack
+
+
+class _Records(NamedTuple):
+    """Records as tables. ``values``: all of them in one; a size of -1 is a deletion."""
+
+    keys: _Table
+    key_sizes: _Sizes
+    values: _Bytes
+    value_sizes: _Sizes
+
+    @property
+    def size_bytes(self) -> int:
+        return self.keys.size + self.values.size + 16 * len(self.keys)
+
+    def chunks(self, order: _Positions) -> Iterator[Chunk]:
+        """Stored keys and values, in that order."""
+        prefix = len(DATA)
+        stored = np.empty((len(self.keys), prefix + self.keys.shape[1]), np.uint8)
+        stored[:, :prefix] = np.frombuffer(DATA, np.uint8)
+        stored[:, prefix:] = self.keys
+        width = stored.shape[1]
+        keys = _Items(stored.reshape(-1), np.arange(len(stored)) * width, self.key_sizes + prefix)
+        values = self.value_items()
+        for start in range(0, len(order), _CHUNK_ROWS):
+            chunk = order[start : start + _CHUNK_ROWS]
+            # Keys are never None.
+            yield keys.at(chunk), values.at(chunk)  # type: ignore[misc]
+
+    def value_items(self) -> _Items:
+        sizes = np.maximum(self.value_sizes, 0)
+        return _Items(self.values, sizes.cumsum() - sizes, self.value_sizes)
+
+    def taken(self, order: _Positions) -> _Records:
+        """These of the records."""
+        values = b"".join(filter(None, self.value_items().at(order)))
+        return _Records(
+            self.keys[order], self.key_sizes[order], np.frombuffer(values, np.uint8), self.value_sizes[order]
+        )
+
+
+class _Items:
+    """Items of bytes: where each begins in ``data``, and its size."""
+
+    def __init__(self, data: _Bytes, starts: _Positions, sizes: _Sizes) -> None:
+        self._starts, self._sizes = starts, sizes
+        size = int(sizes[0])
+        self._table: npt.NDArray[np.void] | None = None
+        if size > 0 and len(data) and int(sizes.min()) == int(sizes.max()):
+            step = int(starts[1]) if len(starts) > 1 else size
+            self._table = np.ndarray((len(sizes),), np.dtype((np.void, size)), data, 0, (step,))
+        self._has_deletions = bool((sizes == _DELETED).any())
+        self._data = b"" if self._table is not None else data.tobytes()
+
+    def at(self, positions: _Positions) -> list[bytes | None]:
+        if self._table is not None:
+            items: list[bytes | None] = self._table.take(positions).tolist()
+            return items
+        data = self._data
+        starts, sizes = self._starts.take(positions), self._sizes.take(positions)
+        places = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+        if not self._has_deletions:
+            return [data[start:end] for start, end in places]
+        return [data[start:end] if start <= end else None for start, end in places]
 
 
 class GatheredRows:
@@ -44,74 +111,59 @@ class GatheredRows:
     def __init__(self) -> None:
         self.size_bytes = 0
         self._rows: dict[bytes, bytes | None] = {}
-        self._keys: list[_Table] = []
-        self._values: list[_Table] = []
-        self._records = 0
+        self._tables: list[_Records] = []
+        self._table_records = 0
 
     def __len__(self) -> int:
         """At most so many rows."""
-        return len(self._rows) or self._records
+        return len(self._rows) or self._table_records
 
     def add(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int] | None = None
     ) -> None:
-        """Adds records of the changelog; None deletes. ``timestamps``: stored before the values, in eight bytes."""
-        if not self._rows and self._add_to_tables(keys, values, timestamps):
-            return
+        """Adds records of the changelog, one or more; None deletes. ``timestamps``: stored before the values, in eight
+        bytes."""
+        if not self._rows and (self._tables or len(keys) >= _TABLE_RECORDS):
+            records = _records(keys, values, timestamps)
+            if records is not None:
+                self._tables.append(records)
+                self._table_records += len(keys)
+                self.size_bytes += records.size_bytes
+                return
         self._leave_tables()
         if timestamps is not None:
             values = _stamped(timestamps, values)
         self._rows.update(zip(keys, values, strict=True))
         self.size_bytes += sum(map(len, keys)) + sum(map(len, filter(None, values))) + _ROW_OVERHEAD_BYTES * len(keys)
 
-    def _add_to_tables(
-        self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int] | None
-    ) -> bool:
-        """Returns whether the records are of one size, that of those before them."""
-        if len(keys) < _TABLE_RECORDS and not self._keys:
-            return False
-        key_table, value_table = _table(keys), _table(values)
-        if key_table is None or value_table is None:
-            return False
-        if timestamps is not None:
-            stamps = np.array(timestamps, ">i8").view(np.uint8).reshape(len(keys), _WORD_BYTES)
-            value_table = np.concatenate((stamps, value_table), axis=1)
-        if self._keys and (
-            key_table.shape[1] != self._keys[0].shape[1] or value_table.shape[1] != self._values[0].shape[1]
-        ):
-            return False
-        self._keys.append(key_table)
-        self._values.append(value_table)
-        self._records += len(keys)
-        self.size_bytes += key_table.size + value_table.size
-        return True
-
     def _leave_tables(self) -> None:
-        if not self._keys:
+        if not self._tables:
             return
-        for key_table, value_table in zip(self._keys, self._values, strict=True):
-            self._rows.update(zip(_items(key_table).tolist(), _items(value_table).tolist(), strict=True))
-        self.size_bytes += _ROW_OVERHEAD_BYTES * self._records
-        self._forget_tables()
-
-    def _forget_tables(self) -> None:
-        self._keys, self._values, self._records = [], [], 0
+        for records in self._tables:
+            for keys, values in records.chunks(np.arange(len(records.keys))):
+                self._rows.update(zip([key[len(DATA) :] for key in keys], values, strict=True))
+        self.size_bytes += _ROW_OVERHEAD_BYTES * self._table_records
+        self._tables, self._table_records = [], 0
 
     def settle(self) -> None:
         """Drops all but the last row of each key, and counts the bytes of what is left."""
         if self._rows:
             left = sum(map(len, self._rows)) + sum(map(len, filter(None, self._rows.values())))
             self.size_bytes = left + _ROW_OVERHEAD_BYTES * len(self._rows)
-        elif self._keys:
-            keys, values, order = self._ordered()
-            if len(order) < len(keys):
-                keys, values = keys[order], values[order]
-            self._keys, self._values, self._records = [keys], [values], len(keys)
-            self.size_bytes = keys.size + values.size
+        elif self._tables:
+            records, order = self._ordered()
+            if len(order) < len(records.keys):
+                records = records.taken(order)
+            self._tables, self._table_records = [records], len(records.keys)
+            self.size_bytes = records.size_bytes
 
     def in_order(self) -> Iterator[Chunk]:
         """Yields the rows in the order of their keys."""
-        return self._rows_in_order() if self._rows else self._tables_in_order()
+        if self._rows:
+            yield from self._rows_in_order()
+        elif self._tables:
+            records, order = self._ordered()
+            yield from records.chunks(order)
 
     def _rows_in_order(self) -> Iterator[Chunk]:
         keys, values = list(self._rows), list(self._rows.values())
@@ -126,23 +178,52 @@ class GatheredRows:
             chunk = slice(start, start + _CHUNK_ROWS)
             yield [b"d" + key for key in keys[chunk]], values[chunk]
 
-    def _tables_in_order(self) -> Iterator[Chunk]:
-        if not self._keys:
-            return
-        keys, values, order = self._ordered()
-        stored = np.empty((len(keys), len(DATA) + keys.shape[1]), np.uint8)
-        stored[:, : len(DATA)] = np.frombuffer(DATA, np.uint8)
-        stored[:, len(DATA) :] = keys
-        key_items, value_items = _items(stored), _items(values)
-        for start in range(0, len(order), _CHUNK_ROWS):
-            chunk = order[start : start + _CHUNK_ROWS]
-            yield key_items.take(chunk).tolist(), value_items.take(chunk).tolist()
+    def _ordered(self) -> tuple[_Records, _Positions]:
+        """All records, and where the last one of each key is, in the order of keys."""
+        records = _joined(self._tables)
+        self._tables = [records]
+        keys, sizes = records.keys, records.key_sizes
+        if int(sizes.min()) < int(sizes.max()):
+            keys = np.concatenate((keys, sizes.astype(np.uint8).reshape(-1, 1)), axis=1)
+        return records, _last_in_order(keys)
 
-    def _ordered(self) -> tuple[_Table, _Table, _Positions]:
-        """All rows, and where the last one of each key is, in the order of keys."""
-        keys, values = _joined(self._keys), _joined(self._values)
-        self._keys, self._values = [keys], [values]
-        return keys, values, _last_in_order(keys)
+
+def _records(
+    keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int] | None
+) -> _Records | None:
+    """Records as tables; None where a key is long."""
+    count = len(keys)
+    key_sizes = np.fromiter(map(len, keys), np.int64, count)
+    width = int(key_sizes.max())
+    if width > _KEY_BYTES_MAX or width == 0:
+        return None
+    if int(key_sizes.min()) == width:
+        table = np.frombuffer(b"".join(keys), np.uint8).reshape(count, width)
+    else:
+        table = np.array(keys, f"S{width}").view(np.uint8).reshape(count, width)
+    return _Records(table, key_sizes, *_values(values, timestamps))
+
+
+def _values(values: Sequence[bytes | None], timestamps: Sequence[int] | None) -> tuple[_Bytes, _Sizes]:
+    """The bytes of all values, those with a timestamp behind it, and their sizes."""
+    count = len(values)
+    if None in values:
+        rows = values if timestamps is None else _stamped(timestamps, values)
+        sizes = np.array([_DELETED if row is None else len(row) for row in rows])
+        return np.frombuffer(b"".join(filter(None, rows)), np.uint8), sizes
+    given: Sequence[bytes] = values  # type: ignore[assignment]  # none of them is None
+    sizes = np.fromiter(map(len, given), np.int64, count)
+    if timestamps is None:
+        return np.frombuffer(b"".join(given), np.uint8), sizes
+    stamps = np.array(timestamps, ">i8")
+    size = int(sizes[0])
+    if size and int(sizes.min()) == int(sizes.max()):
+        table = np.empty((count, _WORD_BYTES + size), np.uint8)
+        table[:, :_WORD_BYTES] = stamps.view(np.uint8).reshape(count, _WORD_BYTES)
+        table[:, _WORD_BYTES:] = np.frombuffer(b"".join(given), np.uint8).reshape(count, size)
+        return table.reshape(-1), sizes + _WORD_BYTES
+    before: list[bytes] = stamps.view("V8").tolist()
+    return np.frombuffer(b"".join(chain.from_iterable(zip(before, given, strict=True))), np.uint8), sizes + _WORD_BYTES
 
 
 def _stamped(timestamps: Sequence[int], values: Sequence[bytes | None]) -> list[bytes | None]:
@@ -154,23 +235,24 @@ def _stamped(timestamps: Sequence[int], values: Sequence[bytes | None]) -> list[
     return list(map(add, map(_pack_timestamp, timestamps), values))
 
 
-def _table(items: Sequence[bytes | None]) -> _Table | None:
-    """The bytes of items that have one size, which is not 0."""
-    if None in items:
-        return None
-    size = len(items[0] or b"")
-    if size == 0 or set(map(len, items)) != {size}:  # type: ignore[arg-type]  # none of them is None
-        return None
-    return np.frombuffer(b"".join(items), np.uint8).reshape(len(items), size)  # type: ignore[arg-type]
+def _joined(tables: list[_Records]) -> _Records:
+    if len(tables) == 1:
+        return tables[0]
+    width = max(records.keys.shape[1] for records in tables)
+    return _Records(
+        np.concatenate([_widened(records.keys, width) for records in tables]),
+        np.concatenate([records.key_sizes for records in tables]),
+        np.concatenate([records.values for records in tables]),
+        np.concatenate([records.value_sizes for records in tables]),
+    )
 
 
-def _items(table: _Table) -> npt.NDArray[np.void]:
-    """The rows of a table as one item each."""
-    return np.ascontiguousarray(table).view(np.dtype((np.void, table.shape[1]))).reshape(len(table))
-
-
-def _joined(tables: list[_Table]) -> _Table:
-    return tables[0] if len(tables) == 1 else np.concatenate(tables)
+def _widened(keys: _Table, width: int) -> _Table:
+    if keys.shape[1] == width:
+        return keys
+    wide = np.zeros((len(keys), width), np.uint8)
+    wide[:, : keys.shape[1]] = keys
+    return wide
 
 
 def _are_ascending(keys: list[bytes]) -> bool:

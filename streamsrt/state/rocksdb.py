@@ -62,7 +62,7 @@ from streamsrt.state.rocksdb_files import AFTER_DATA, CHANGELOG_OFFSET, DATA, OF
 from streamsrt.state.store import StoreClosedError, after_prefix
 
 _GATHERED_BUFFERS = 4
-"""So many write buffers are gathered for files, by all stores together; for batches, as much as one write buffer."""
+"""So many write buffers are gathered for files, by all stores together, and one by each; for batches, one by all."""
 _SMALLEST_FILE = 8
 """Less than that part of a write buffer is written as a batch: files have costs of their own."""
 _INCOMING = "restored.rows"
@@ -169,8 +169,9 @@ class RocksDBOptions:
     def gathers(self, store: int, *, for_files: bool) -> float:
         """This store has restored rows in memory; how many bytes it may have, beside the others."""
         self._gathering.add(store)
-        wanted_bytes = self.write_buffer_bytes * (_GATHERED_BUFFERS if for_files else 1)
-        return min(wanted_bytes, self._write_buffers_limit) / len(self._gathering)
+        stores = len(self._gathering)
+        share = min(1, _GATHERED_BUFFERS / stores) if for_files else 1 / stores
+        return min(self.write_buffer_bytes * share, self._write_buffers_limit / stores)
 
     def gathers_no_more(self, store: int) -> None:
         self._gathering.discard(store)
