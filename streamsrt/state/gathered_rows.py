@@ -113,6 +113,8 @@ class GatheredRows:
         self._rows: dict[bytes, bytes | None] = {}
         self._tables: list[_Records] = []
         self._table_records = 0
+        self._order: _Positions | None = None
+        """Of the only table, which has no key twice."""
 
     def __len__(self) -> int:
         """At most so many rows."""
@@ -127,6 +129,7 @@ class GatheredRows:
             records = _records(keys, values, timestamps)
             if records is not None:
                 self._tables.append(records)
+                self._order = None
                 self._table_records += len(keys)
                 self.size_bytes += records.size_bytes
                 return
@@ -143,7 +146,7 @@ class GatheredRows:
             for keys, values in records.chunks(np.arange(len(records.keys))):
                 self._rows.update(zip([key[len(DATA) :] for key in keys], values, strict=True))
         self.size_bytes += _ROW_OVERHEAD_BYTES * self._table_records
-        self._tables, self._table_records = [], 0
+        self._tables, self._table_records, self._order = [], 0, None
 
     def settle(self) -> None:
         """Drops all but the last row of each key, and counts the bytes of what is left."""
@@ -153,8 +156,8 @@ class GatheredRows:
         elif self._tables:
             records, order = self._ordered()
             if len(order) < len(records.keys):
-                records = records.taken(order)
-            self._tables, self._table_records = [records], len(records.keys)
+                records, order = records.taken(order), np.arange(len(order))
+            self._tables, self._table_records, self._order = [records], len(records.keys), order
             self.size_bytes = records.size_bytes
 
     def in_order(self) -> Iterator[Chunk]:
@@ -180,6 +183,8 @@ class GatheredRows:
 
     def _ordered(self) -> tuple[_Records, _Positions]:
         """All records, and where the last one of each key is, in the order of keys."""
+        if self._order is not None:
+            return self._tables[0], self._order
         records = _joined(self._tables)
         self._tables = [records]
         keys, sizes = records.keys, records.key_sizes
