@@ -41,6 +41,7 @@ def _measured(
     left, records = set(partitions), 0
     with tempfile.TemporaryDirectory(prefix="streamsrt-speed-") as folder:
         store = RocksDBStore(Path(folder), "speed", RocksDBOptions(memory_bytes=_MEMORY_BYTES))
+        store.begin_restoring(sum(ends.values()))
         began = time.monotonic()
         while left and time.monotonic() - began < time_s:
             for fetched in network.fetcher.poll(_POLL_S):

@@ -10,6 +10,7 @@
 - ``duplicates``          window stores that keep several records of one key and time, for stream-stream joins
 - ``expiring``            a key-value store whose entries expire some time after their last update
 - ``failures``            errors of RocksDB and the file system, as errors that say what to do next
+- ``gathered_rows``       rows of a changelog that are gathered before they are written, in the order of keys
 - ``key_order``           the order of keys, for batches that are written in it
 - ``kinds``               every kind of state store in one table: how it is laid out, cached, logged, read and exported
 - ``lru``                 a key-value store that keeps only the most recently used entries

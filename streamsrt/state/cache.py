@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, attrgetter
 from struct import Struct
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Row, Timestamps
@@ -55,6 +55,15 @@ class ReadableBytes(Protocol):
     ) -> Iterator[tuple[bytes, bytes]]: ...
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
+
+
+@runtime_checkable
+class RestoresStamped(Protocol):
+    """A byte store that puts timestamps before the values itself."""
+
+    def restore_stamped(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], next_offset: int, /
+    ) -> None: ...
 
 
 class Entry:
@@ -438,9 +447,12 @@ class KeyValueCache(dict[bytes, Entry]):
 
     def restore(self, columns: ChangelogColumns) -> None:
         """Applies records of the changelog to the store."""
-        if self.fold is None:
+        store = self.store
+        if self.fold is None and self.format.timestamped and isinstance(store, RestoresStamped):
+            store.restore_stamped(columns.keys, columns.values, columns.timestamps, columns.next_offset)
+        elif self.fold is None:
             rows = self.format.rows(columns.timestamps, columns.values)
-            self.store.restore(columns.keys, rows, columns.next_offset)
+            store.restore(columns.keys, rows, columns.next_offset)
         else:
             self.store.restore(*self.fold(columns.keys, columns.values, self.store.get), columns.next_offset)
         self.forget()

@@ -12,10 +12,11 @@
    early and silently. So a scan holds both. ``set_iterate_lower_bound`` sets the upper one and is of no use.
 6. All stores of a process share one block cache, out of which write buffers are paid too (:class:`RocksDBOptions`). What
    the write buffers have together is bounded here: see :meth:`RocksDBOptions.written`.
-7. What is restored is gathered first, so that of many values for one key only the last one costs more than the update of
-   a dictionary, and written in the order of keys, as one batch, before anything else is done with the store. A skip list
-   takes rows in order several times as fast, and so does the flush. Keys that are distinct and ascending anyway are
-   left alone for a while.
+7. What is restored is gathered first (:mod:`streamsrt.state.gathered_rows`), and written in the order of keys before
+   anything else is done with the store: as one batch, since a skip list takes rows in order several times as fast, and so
+   does the flush; or, while many records are restored, as a file of RocksDB, which then takes it over. That costs half as
+   much as a batch and its flush. The file has the offset, too, so that rows and offset become durable together, and what
+   was written before is flushed before: RocksDB would keep the file in a crash that the older rows do not survive.
 8. Small write buffers are faster than big ones: a skip list that fits the processor's cache.
 9. While many records are restored, more files are left at level 0 before they are compacted: what is restored by and by is
    rewritten less often. Reading has to look into all of them, so that ends with the restore.
@@ -29,6 +30,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -41,6 +43,7 @@ from rocksdict import (
     Cache,
     DbClosedError,
     DBCompressionType,
+    IngestExternalFileOptions,
     Options,
     Rdict,
     RdictIter,
@@ -54,12 +57,16 @@ from rocksdict import (
 from streamsrt.errors import ConfigError, StateError, StreamsError
 from streamsrt.state.deletion import delete_store
 from streamsrt.state.failures import store_error
-from streamsrt.state.key_order import positions_in_order
+from streamsrt.state.gathered_rows import Chunk, GatheredRows
 from streamsrt.state.rocksdb_files import AFTER_DATA, CHANGELOG_OFFSET, DATA, OFFSET, open_database
 from streamsrt.state.store import StoreClosedError, after_prefix
 
-_GATHERED_ROWS = 100_000
-_GATHERED_BYTES = 8 << 20
+_GATHERED_BUFFERS = 4
+"""So many write buffers are gathered for files, by all stores together, and one by each; for batches, one by all."""
+_SMALLEST_FILE = 8
+"""Less than that part of a write buffer is written as a batch: files have costs of their own."""
+_INCOMING = "restored.rows"
+"""A file that RocksDB has not taken over yet."""
 _ARENA_BLOCK_BYTES = 64 << 10
 _INGESTED_BLOCK_BYTES = 8 << 10
 _SMALL_FILE_BYTES = 8 << 20
@@ -67,9 +74,6 @@ _SMALL_FILE_BYTES = 8 << 20
 _SMALL_READ_AHEAD_BYTES = 256 << 10
 """Of each file that a compaction reads: 2 MB are the default."""
 _PATIENCE = 1.5
-_DISTINCT = 0.75
-"""Keys are taken as distinct where at least that part of them was."""
-_STRAIGHT_RECORDS = 250_000
 _MANY_RECORDS = 100_000
 """From so many records on, a restore changes the options of level 0 for the time of it."""
 _LEVEL_0_FILES = 4
@@ -162,10 +166,12 @@ class RocksDBOptions:
         """A lock to hold while a store is closed, so that it is not flushed meanwhile."""
         return self._flushing
 
-    def gathers(self, store: int) -> float:
-        """This store has restored rows in memory; which part of :data:`_GATHERED_BYTES` it may have, beside the others."""
+    def gathers(self, store: int, *, for_files: bool) -> float:
+        """This store has restored rows in memory; how many bytes it may have, beside the others."""
         self._gathering.add(store)
-        return 1 / len(self._gathering)
+        stores = len(self._gathering)
+        share = min(1, _GATHERED_BUFFERS / stores) if for_files else 1 / stores
+        return min(self.write_buffer_bytes * share, self._write_buffers_limit / stores)
 
     def gathers_no_more(self, store: int) -> None:
         self._gathering.discard(store)
@@ -301,6 +307,8 @@ class RocksDBStore:
         self._db: Rdict | None = None
         try:
             path.mkdir(parents=True, exist_ok=True)
+            # Of a process that was killed.
+            (path / _INCOMING).unlink(missing_ok=True)
             opened = options.for_one_store(name)
             db = open_database(path, opened)
         except Exception as error:
@@ -314,11 +322,10 @@ class RocksDBStore:
         self._statistics = opened.get_statistics if options.statistics else None
         options.opened(self)
         self._get: Callable[[bytes], bytes | None] = db.get
-        self._restored: dict[bytes, bytes | None] = {}
-        self._restored_bytes = 0
-        self._restored_records = 0
-        self._straight_records = 0
-        self._is_restoring_many = False
+        self._gathered = GatheredRows()
+        self._is_gathering = False
+        self._file_options: Options | None = None
+        """Of the files in which many records are restored."""
         self._changelog_offset: int | None = None if offset is None else OFFSET.unpack(offset)[0]
 
     @property
@@ -329,7 +336,7 @@ class RocksDBStore:
         """The database, up to date."""
         if self._db is None:
             raise StoreClosedError(self.name)
-        if self._restored_bytes:
+        if self._is_gathering:
             self._write_restored(self._db)
         return self._db
 
@@ -359,8 +366,11 @@ class RocksDBStore:
                 delete(b"d" + key)
             else:
                 put(b"d" + key, value)
+        self._write_batch(db, batch, changelog_offset)
+
+    def _write_batch(self, db: Rdict, batch: WriteBatch, changelog_offset: int | None) -> None:
         if changelog_offset is not None:
-            put(CHANGELOG_OFFSET, OFFSET.pack(changelog_offset))
+            batch.put(CHANGELOG_OFFSET, OFFSET.pack(changelog_offset))
         try:
             db.write(batch, self._no_log)
         except Exception as error:
@@ -394,13 +404,14 @@ class RocksDBStore:
         # What a setter has set can't be asked for, and is to be there afterwards.
         if records >= _MANY_RECORDS and self._options.config_setter is None:
             self._compact_at(_LEVEL_0_FILES_WHILE_RESTORING)
-            self._is_restoring_many = True
+            self._file_options = self._options.for_one_store(self.name)
 
     def end_restoring(self) -> None:
         """Says that the records of :meth:`begin_restoring` are restored. A second call does nothing. Raises StateError."""
-        if self._is_restoring_many:
+        if self._file_options is not None:
+            self._opened()
             self._compact_at(_LEVEL_0_FILES)
-            self._is_restoring_many = False
+            self._file_options = None
 
     def _compact_at(self, files: int) -> None:
         if self._db is None:
@@ -411,40 +422,69 @@ class RocksDBStore:
             raise self.translated(error, "written") from error
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
+        self._restore(keys, values, None, next_offset)
+
+    def restore_stamped(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], next_offset: int
+    ) -> None:
+        """:meth:`restore` with each value behind its timestamp, which takes 8 bytes."""
+        self._restore(keys, values, timestamps, next_offset)
+
+    def _restore(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None,
+        next_offset: int,
+    ) -> None:
         db = self._db
         if db is None:
             raise StoreClosedError(self.name)
         if len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys and {len(values)} values to restore in store {self.name!r}")
-        if self._straight_records > 0:
-            self._straight_records -= len(keys)
-            self._write(db, zip(keys, values, strict=True), next_offset)
-            return
-        restored = self._restored
-        restored.update(zip(keys, values, strict=True))
-        # One more, so that there is something to write where there is nothing but the offset.
-        self._restored_bytes += 1 + sum(map(len, keys)) + sum(map(len, filter(None, values)))
+        gathered = self._gathered
+        if keys:
+            gathered.add(keys, values, timestamps)
+        self._is_gathering = True
         self._changelog_offset = next_offset
-        self._restored_records += len(keys)
         self._get = self._get_after_restoring
-        part = self._options.gathers(id(self))
-        if len(restored) >= part * _GATHERED_ROWS or self._restored_bytes >= part * _GATHERED_BYTES:
-            self._write_restored(db, is_full=True)
+        limit_bytes = self._options.gathers(id(self), for_files=self._file_options is not None)
+        if gathered.size_bytes >= limit_bytes:
+            gathered.settle()
+            # Where keys are repeated, there is room again.
+            if gathered.size_bytes >= limit_bytes / 2:
+                self._write_restored(db)
 
-    def _write_restored(self, db: Rdict, *, is_full: bool = False) -> None:
-        keys, values = list(self._restored), list(self._restored.values())
-        order = positions_in_order(keys)
-        is_ascending = order == list(range(len(keys)))
-        if is_full and is_ascending and len(keys) > _DISTINCT * self._restored_records:
-            self._straight_records = _STRAIGHT_RECORDS
-        rows = zip(map(keys.__getitem__, order), map(values.__getitem__, order), strict=True)
-        self._write(db, rows, self._changelog_offset)
+    def _write_restored(self, db: Rdict) -> None:
+        gathered, file_options = self._gathered, self._file_options
+        if file_options is None or gathered.size_bytes < self._options.write_buffer_bytes // _SMALLEST_FILE:
+            batch = WriteBatch(raw_mode=True)
+            _fill(batch, gathered.in_order())
+            self._write_batch(db, batch, self._changelog_offset)
+        else:
+            self._ingest_restored(db, gathered.in_order(), file_options)
         self._forget_restored(db)
 
+    def _ingest_restored(self, db: Rdict, chunks: Iterable[Chunk], file_options: Options) -> None:
+        path = self.path / _INCOMING
+        try:
+            db.flush(True)
+            writer = SstFileWriter(file_options)
+            writer.open(str(path))
+            _fill(writer, chunks)
+            writer[CHANGELOG_OFFSET] = OFFSET.pack(self._changelog_offset or 0)
+            writer.finish()
+            moving = IngestExternalFileOptions()
+            moving.set_move_files(True)
+            db.ingest_external_file([str(path)], moving)
+        except Exception as error:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise self.translated(error, "written") from error
+
     def _forget_restored(self, db: Rdict) -> None:
-        self._restored = {}
-        self._restored_bytes = 0
-        self._restored_records = 0
+        self._gathered = GatheredRows()
+        self._is_gathering = False
         self._options.gathers_no_more(id(self))
         self._get = db.get
 
@@ -506,11 +546,13 @@ class RocksDBStore:
             raise self.translated(error, "written") from error
 
     def approximate_count(self) -> int:
-        entries = self.property("estimate-num-keys") + len(self._restored)
+        entries = self.property("estimate-num-keys") + len(self._gathered)
         return max(0, entries - (self._changelog_offset is not None))
 
     def approximate_size_bytes(self) -> int:
-        return self.property("total-sst-files-size") + self.property("cur-size-all-mem-tables") + self._restored_bytes
+        return (
+            self.property("total-sst-files-size") + self.property("cur-size-all-mem-tables") + self._gathered.size_bytes
+        )
 
     def flush(self) -> None:
         self._opened()
@@ -556,6 +598,18 @@ class RocksDBStore:
                 # What could not be written is deleted now.
                 self._drop(self._db)
         delete_store(self.path, self.name)
+
+
+def _fill(target: WriteBatch | SstFileWriter, chunks: Iterable[Chunk]) -> None:
+    for keys, values in chunks:
+        if None not in values:
+            deque(map(target.__setitem__, keys, values), maxlen=0)
+            continue
+        for key, value in zip(keys, values, strict=True):
+            if value is None:
+                del target[key]
+            else:
+                target[key] = value
 
 
 def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:

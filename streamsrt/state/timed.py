@@ -20,6 +20,7 @@ BYTE_STORE: Final[Mapping[str, str]] = {
     "write_rows": "put-all",
     "write_windows": "put-all",
     "restore": "restore",
+    "restore_stamped": "restore",
     "range": "range",
     "prefix": "prefix-scan",
     "fetch": "fetch",

@@ -1,6 +1,6 @@
 """How quickly state is restored from its changelog: this runtime beside Java Kafka Streams, on one Apache Kafka.
 
-    python -m tests.bench.bench_restore [--records 2000000] [--rounds 1] [--peers ours,java]
+    python -m tests.bench.bench_restore [--records 2000000] [--rounds 1] [--peers ours,java] [--compression lz4]
 
 A table with four partitions is restored into RocksDB by an application that has nothing on disk. The changelogs are written
 beforehand, the same ones for both; what is restored are distinct keys, or ten updates of each key in any order; values of
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, NewTopic
-from streamsrt.wire.records import encode_batch
+from streamsrt.wire.records import Compression, encode_batch
 from tests.bench.bench_end_to_end import NAMES, Cluster, clusters
 from tests.bench.peer_programs import PeerProgram, prepare, say
 from tests.bench.peers.ours import PARTITIONS
@@ -46,7 +46,9 @@ class Run:
     cpu_s: float
 
 
-def fill(cluster: Cluster, application: str, records: int, updates: int, value_bytes: int) -> None:
+def fill(
+    cluster: Cluster, application: str, records: int, updates: int, value_bytes: int, compression: Compression
+) -> None:
     """Makes the topics of an application, and writes its changelog."""
     network = NetworkThread(ClientConfig(bootstrap_servers=cluster.address, client_id="bench-restore"))
     network.start()
@@ -69,16 +71,19 @@ def fill(cluster: Cluster, application: str, records: int, updates: int, value_b
                 keys = [b"%d:%014d" % (partition, number) for number in some]
                 values: list[bytes | None] = [number.to_bytes(8, "big") + b"x" * (value_bytes - 8) for number in some]
                 times = [T0 + start + index for index in range(len(some))]
-                network.producer.send(changelog, partition, encode_batch(keys, values, times), len(some))
+                batch = encode_batch(keys, values, times, compression=compression)
+                network.producer.send(changelog, partition, batch, len(some))
         network.producer.flush()
     finally:
         network.stop()
 
 
-def measure(peer: str, case: str, records: int, cluster: Cluster, folder: Path, name: str) -> Run:
+def measure(
+    peer: str, case: str, records: int, compression: Compression, cluster: Cluster, folder: Path, name: str
+) -> Run:
     updates, value_bytes = CASES[case]
     application, state = name, folder / name
-    fill(cluster, application, records, updates, value_bytes)
+    fill(cluster, application, records, updates, value_bytes, compression)
     state.mkdir()
     arguments = [cluster.address, "W6", f"in-{application}", "-", application, str(records), str(state)]
     with PeerProgram(peer, arguments, folder / "program.log") as program:
@@ -121,8 +126,10 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--peers", default="ours,java", help="of ours, bundled, java")
+    parser.add_argument("--compression", default="none", help="of the changelog: none, gzip, snappy, lz4 or zstd")
     given = parser.parse_args()
     peers = given.peers.split(",")
+    compression = Compression[given.compression.upper()]
     results: dict[str, dict[str, list[Run]]] = {case: {peer: [] for peer in peers} for case in CASES}
     for peer in peers:
         prepare(peer)
@@ -133,7 +140,7 @@ def main() -> None:
                 for index, case in enumerate(CASES):
                     for peer in peers:
                         name = f"restore-{number}-{index}-{peer}"
-                        run = measure(peer, case, given.records, where[peer], folder, name)
+                        run = measure(peer, case, given.records, compression, where[peer], folder, name)
                         results[case][peer].append(run)
                         say(f"{case} {peer}: {run.wall_s:.1f} s, {run.cpu_s:.1f} CPU s")
     finally:

@@ -17,18 +17,21 @@ from typing import NamedTuple
 
 from streamsrt.state.cache import KeyValueCache, RowFormat
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
-from streamsrt.wire.records import encode_batch, iter_columns
+from streamsrt.wire.records import Compression, encode_batch, iter_columns
 from tests.bench.bench_restore import T0
 from topology import serdes
 
 
 class Case(NamedTuple):
-    """``updates`` of each key, in any order or ascending."""
+    """``updates`` of each key, in any order or ascending. ``spread``: values have up to so many bytes more or less, and
+    times are up to 10 s apart, in any order."""
 
     stores: int = 4
     updates: int = 1
     value_bytes: int = 100
     ascending: bool = False
+    spread: int = 0
+    compression: Compression = Compression.NONE
 
 
 CASES = {
@@ -37,6 +40,11 @@ CASES = {
     "restore: 10 updates of each": Case(updates=10),
     "restore: values of 8 bytes": Case(value_bytes=8),
     "restore: ascending keys": Case(ascending=True),
+    "restore: 80 to 120 bytes": Case(spread=20),
+    "restore: gzip": Case(compression=Compression.GZIP),
+    "restore: snappy": Case(compression=Compression.SNAPPY),
+    "restore: lz4": Case(compression=Compression.LZ4),
+    "restore: zstd": Case(compression=Compression.ZSTD),
 }
 BATCH_RECORDS = 1000
 FETCHED_BATCHES = 8
@@ -49,11 +57,16 @@ def logged(case: Case, store: int, rows: int) -> list[bytes]:
     if not case.ascending:
         random.Random(store).shuffle(numbers)
     batches = []
+    draw = random.Random(store)
     for start in range(0, rows, BATCH_RECORDS):
         some = numbers[start : start + BATCH_RECORDS]
-        values: list[bytes | None] = [number.to_bytes(8, "big") + b"x" * (case.value_bytes - 8) for number in some]
+        sizes = [case.value_bytes + (draw.randint(-case.spread, case.spread) if case.spread else 0) for _ in some]
+        values: list[bytes | None] = [
+            number.to_bytes(8, "big") + b"x" * (size - 8) for number, size in zip(some, sizes, strict=True)
+        ]
         keys = [b"%d:%014d" % (store, number) for number in some]
-        batch = bytearray(encode_batch(keys, values, [T0 + start + index for index in range(len(some))]))
+        times = [T0 + (draw.randrange(10_000) if case.spread else start + index) for index in range(len(some))]
+        batch = bytearray(encode_batch(keys, values, times, compression=case.compression))
         batch[:8] = start.to_bytes(8, "big")
         batches.append(bytes(batch))
     return batches

@@ -64,11 +64,13 @@ class SlowStore:
         self._store = store
         self._pause = pause
 
-    def restore(self, keys: list[bytes], values: list[bytes | None], next_offset: int) -> None:
+    def restore_stamped(
+        self, keys: list[bytes], values: list[bytes | None], timestamps: list[int], next_offset: int
+    ) -> None:
         half = len(keys) // 2
-        self._store.restore(keys[:half], values[:half], next_offset)
+        self._store.restore_stamped(keys[:half], values[:half], timestamps[:half], next_offset)
         self._pause.stand()
-        self._store.restore(keys[half:], values[half:], next_offset)
+        self._store.restore_stamped(keys[half:], values[half:], timestamps[half:], next_offset)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -297,7 +299,7 @@ def test_a_store_that_cannot_be_trusted_is_wiped_and_restored(
     cache: Any = owned.task.caches["counts"]
 
     class Corrupt(SlowStore):
-        def restore(self, *_: Any) -> None:
+        def restore_stamped(self, *_: Any) -> None:
             raise StoreCorruptedError("a block is broken")
 
     cache.store = Corrupt(cache.store, Pause())

@@ -16,6 +16,7 @@ from streamsrt.state.key_order import positions_in_order
 from streamsrt.state.kinds import cache_over, lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.state.rocksdb_files import RocksDBFiles
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import RecordColumns
 from tests.store_kinds import KINDS, pipe
@@ -122,6 +123,72 @@ def test_short_restores_and_the_programs_own_options_are_left_alone(tmp_path: Pa
         store.end_restoring()
         assert sorted(path.glob("OPTIONS-*")) == before
         store.close()
+
+
+SMALL = RocksDBOptions(memory_bytes=8 << 20, write_buffers_bytes=4 << 20, write_buffer_bytes=64 << 10)
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_what_is_durable_while_files_are_restored_is_of_one_offset(tmp_path: Path, deletes: bool) -> None:
+    store = RocksDBStore(tmp_path, "s", SMALL)
+    store.write([(b"key-%08d" % number, b"old") for number in range(0, 30_000, 100)], changelog_offset=0)
+    store.flush()
+    before = dict(store.range())
+    store.begin_restoring(1_000_000)
+    seen = set()
+    for number in range(12):
+        keys, values = logged(number)
+        store.restore(
+            keys, values if deletes else [value or b"%0800d" % number for value in values], 500 * (number + 1)
+        )
+        if number % 5 == 1:
+            store.delete_range(b"key-%08d" % (1_000 * number), b"key-%08d" % (1_000 * number + 999))
+        with RocksDBFiles(tmp_path, "s") as durable:
+            offset, rows = durable.changelog_offset() or 0, dict(durable.range())
+        if offset not in seen:
+            seen.add(offset)
+            model: dict[bytes, bytes | None] = dict(before)
+            for each in range(offset // 500):
+                keys, values = logged(each)
+                model.update(zip(keys, values if deletes else [v or b"%0800d" % each for v in values], strict=True))
+                if each % 5 == 1 and each < number:
+                    low = b"key-%08d" % (1_000 * each)
+                    model = {k: v for k, v in model.items() if not low <= k < low[:-3] + b"999"}
+            assert rows == {key: value for key, value in model.items() if value is not None}
+    assert len(seen) > 3
+    store.close()
+
+
+def test_files_are_taken_over_and_what_is_left_of_one_goes(tmp_path: Path) -> None:
+    (tmp_path / "restored.rows").write_bytes(b"half a file")
+    store = RocksDBStore(tmp_path, "s", RocksDBOptions())
+    assert not (tmp_path / "restored.rows").exists()
+    store.begin_restoring(1_000_000)
+    for start in range(0, 80_000, 4_000):
+        keys = [b"%09d" % (number * 7919 % 100_003) for number in range(start, start + 4_000)]
+        store.restore_stamped(keys, [b"x" * 500] * 4_000, range(start, start + 4_000), start + 4_000)
+    assert store.property("cur-size-all-mem-tables") < 100_000, "no row went through a write buffer"
+    store.end_restoring()
+    assert store.property("cur-size-all-mem-tables") < 100_000
+    assert not (tmp_path / "restored.rows").exists()
+    for number in (0, 4_000, 79_999):
+        assert store.get(b"%09d" % (number * 7919 % 100_003)) == number.to_bytes(8, "big") + b"x" * 500
+    assert (store.changelog_offset(), sum(1 for _ in store.range())) == (80_000, 80_000)
+    store.close()
+
+
+def test_a_file_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
+    store = RocksDBStore(tmp_path, "s", SMALL)
+    store.begin_restoring(1_000_000)
+    (tmp_path / "restored.rows").mkdir()
+    keys, values = logged(0)
+    with pytest.raises(StateError, match=r"'s' in .* can't be written"):
+        store.restore(keys, values, 500)
+    (tmp_path / "restored.rows").rmdir()
+    rows = dict(zip(keys, values, strict=True))
+    assert dict(store.range()) == {key: value for key, value in rows.items() if value is not None}
+    assert store.changelog_offset() == 500
+    store.close()
 
 
 @pytest.mark.system

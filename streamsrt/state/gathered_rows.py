@@ -1,0 +1,319 @@
+"""Rows of a changelog that are gathered before they are written: the last one of each key, in the order of keys.
+
+1. Runs of records are gathered as tables of bytes, which numpy puts in order: a row is no object before it is written.
+   Keys are padded with zeros, and followed by their sizes where these differ, which gives the same order. Few records at
+   a time, and long keys, are in a dictionary.
+2. Keys come out strictly ascending, as a file of RocksDB needs them, and as they are stored.
+3. What comes out is made in chunks that fit the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from operator import add, lt
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsrt.state.key_order import positions_in_order
+from streamsrt.state.rocksdb_files import DATA
+
+_CHUNK_ROWS = 1024
+_TABLE_RECORDS = 32
+"""Fewer records cost less one by one, where there is no table yet."""
+_KEY_BYTES_MAX = 64
+_ROW_OVERHEAD_BYTES = 100
+"""Of the dictionary and its objects."""
+_WORD_BYTES = 8
+_DELETED = -1
+
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+_Table: TypeAlias = npt.NDArray[np.uint8]
+"""A row for each record, a column for each byte."""
+_Numbers: TypeAlias = npt.NDArray[np.uint64]
+_Positions: TypeAlias = npt.NDArray[np.int64]
+_Sizes: TypeAlias = npt.NDArray[np.int64]
+Chunk: TypeAlias = tuple[Sequence[bytes], Sequence[bytes | None]]
+"""Stored keys, and their values."""
+
+_pack_timestamp = Struct(">q").pack
+
+
+class _Records(NamedTuple):
+    """Records as tables. ``values``: all of them in one; a size of -1 is a deletion."""
+
+    keys: _Table
+    key_sizes: _Sizes
+    values: _Bytes
+    value_sizes: _Sizes
+
+    @property
+    def size_bytes(self) -> int:
+        return self.keys.size + self.values.size + 16 * len(self.keys)
+
+    def chunks(self, order: _Positions) -> Iterator[Chunk]:
+        """Stored keys and values, in that order."""
+        prefix = len(DATA)
+        stored = np.empty((len(self.keys), prefix + self.keys.shape[1]), np.uint8)
+        stored[:, :prefix] = np.frombuffer(DATA, np.uint8)
+        stored[:, prefix:] = self.keys
+        width = stored.shape[1]
+        keys = _Items(stored.reshape(-1), np.arange(len(stored)) * width, self.key_sizes + prefix)
+        values = self.value_items()
+        for start in range(0, len(order), _CHUNK_ROWS):
+            chunk = order[start : start + _CHUNK_ROWS]
+            # Keys are never None.
+            yield keys.at(chunk), values.at(chunk)  # type: ignore[misc]
+
+    def value_items(self) -> _Items:
+        sizes = np.maximum(self.value_sizes, 0)
+        return _Items(self.values, sizes.cumsum() - sizes, self.value_sizes)
+
+    def taken(self, order: _Positions) -> _Records:
+        """These of the records."""
+        values = b"".join(filter(None, self.value_items().at(order)))
+        return _Records(
+            self.keys[order], self.key_sizes[order], np.frombuffer(values, np.uint8), self.value_sizes[order]
+        )
+
+
+class _Items:
+    """Items of bytes: where each begins in ``data``, and its size."""
+
+    def __init__(self, data: _Bytes, starts: _Positions, sizes: _Sizes) -> None:
+        self._starts, self._sizes = starts, sizes
+        size = int(sizes[0])
+        self._table: npt.NDArray[np.void] | None = None
+        if size > 0 and len(data) and int(sizes.min()) == int(sizes.max()):
+            step = int(starts[1]) if len(starts) > 1 else size
+            self._table = np.ndarray((len(sizes),), np.dtype((np.void, size)), data, 0, (step,))
+        self._has_deletions = bool((sizes == _DELETED).any())
+        self._data = b"" if self._table is not None else data.tobytes()
+
+    def at(self, positions: _Positions) -> list[bytes | None]:
+        if self._table is not None:
+            items: list[bytes | None] = self._table.take(positions).tolist()
+            return items
+        data = self._data
+        starts, sizes = self._starts.take(positions), self._sizes.take(positions)
+        places = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+        if not self._has_deletions:
+            return [data[start:end] for start, end in places]
+        return [data[start:end] if start <= end else None for start, end in places]
+
+
+class GatheredRows:
+    """Rows of one store. ``size_bytes``: about how much memory they take."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._rows: dict[bytes, bytes | None] = {}
+        self._tables: list[_Records] = []
+        self._table_records = 0
+        self._order: _Positions | None = None
+        """Of the only table, which has no key twice."""
+
+    def __len__(self) -> int:
+        """At most so many rows."""
+        return len(self._rows) or self._table_records
+
+    def add(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int] | None = None
+    ) -> None:
+        """Adds records of the changelog, one or more; None deletes. ``timestamps``: stored before the values, in eight
+        bytes."""
+        if not self._rows and (self._tables or len(keys) >= _TABLE_RECORDS):
+            records = _records(keys, values, timestamps)
+            if records is not None:
+                self._tables.append(records)
+                self._order = None
+                self._table_records += len(keys)
+                self.size_bytes += records.size_bytes
+                return
+        self._leave_tables()
+        if timestamps is not None:
+            values = _stamped(timestamps, values)
+        self._rows.update(zip(keys, values, strict=True))
+        self.size_bytes += sum(map(len, keys)) + sum(map(len, filter(None, values))) + _ROW_OVERHEAD_BYTES * len(keys)
+
+    def _leave_tables(self) -> None:
+        if not self._tables:
+            return
+        for records in self._tables:
+            for keys, values in records.chunks(np.arange(len(records.keys))):
+                self._rows.update(zip([key[len(DATA) :] for key in keys], values, strict=True))
+        self.size_bytes += _ROW_OVERHEAD_BYTES * self._table_records
+        self._tables, self._table_records, self._order = [], 0, None
+
+    def settle(self) -> None:
+        """Drops all but the last row of each key, and counts the bytes of what is left."""
+        if self._rows:
+            left = sum(map(len, self._rows)) + sum(map(len, filter(None, self._rows.values())))
+            self.size_bytes = left + _ROW_OVERHEAD_BYTES * len(self._rows)
+        elif self._tables:
+            records, order = self._ordered()
+            if len(order) < len(records.keys):
+                records, order = records.taken(order), np.arange(len(order))
+            self._tables, self._table_records, self._order = [records], len(records.keys), order
+            self.size_bytes = records.size_bytes
+
+    def in_order(self) -> Iterator[Chunk]:
+        """Yields the rows in the order of their keys."""
+        if self._rows:
+            yield from self._rows_in_order()
+        elif self._tables:
+            records, order = self._ordered()
+            yield from records.chunks(order)
+
+    def _rows_in_order(self) -> Iterator[Chunk]:
+        keys, values = list(self._rows), list(self._rows.values())
+        if not _are_ascending(keys):
+            order = positions_in_order(keys)
+            ordered = list(map(keys.__getitem__, order))
+            if not _are_ascending(ordered):
+                order.sort(key=keys.__getitem__)
+                ordered = list(map(keys.__getitem__, order))
+            keys, values = ordered, list(map(values.__getitem__, order))
+        for start in range(0, len(keys), _CHUNK_ROWS):
+            chunk = slice(start, start + _CHUNK_ROWS)
+            yield [b"d" + key for key in keys[chunk]], values[chunk]
+
+    def _ordered(self) -> tuple[_Records, _Positions]:
+        """All records, and where the last one of each key is, in the order of keys."""
+        if self._order is not None:
+            return self._tables[0], self._order
+        records = _joined(self._tables)
+        self._tables = [records]
+        keys, sizes = records.keys, records.key_sizes
+        if int(sizes.min()) < int(sizes.max()):
+            keys = np.concatenate((keys, sizes.astype(np.uint8).reshape(-1, 1)), axis=1)
+        return records, _last_in_order(keys)
+
+
+def _records(
+    keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int] | None
+) -> _Records | None:
+    """Records as tables; None where a key is long."""
+    count = len(keys)
+    key_sizes = np.fromiter(map(len, keys), np.int64, count)
+    width = int(key_sizes.max())
+    if width > _KEY_BYTES_MAX or width == 0:
+        return None
+    if int(key_sizes.min()) == width:
+        table = np.frombuffer(b"".join(keys), np.uint8).reshape(count, width)
+    else:
+        table = np.array(keys, f"S{width}").view(np.uint8).reshape(count, width)
+    return _Records(table, key_sizes, *_values(values, timestamps))
+
+
+def _values(values: Sequence[bytes | None], timestamps: Sequence[int] | None) -> tuple[_Bytes, _Sizes]:
+    """The bytes of all values, those with a timestamp behind it, and their sizes."""
+    count = len(values)
+    if None in values:
+        rows = values if timestamps is None else _stamped(timestamps, values)
+        sizes = np.array([_DELETED if row is None else len(row) for row in rows])
+        return np.frombuffer(b"".join(filter(None, rows)), np.uint8), sizes
+    given: Sequence[bytes] = values  # type: ignore[assignment]  # none of them is None
+    sizes = np.fromiter(map(len, given), np.int64, count)
+    if timestamps is None:
+        return np.frombuffer(b"".join(given), np.uint8), sizes
+    stamps = np.array(timestamps, ">i8")
+    size = int(sizes[0])
+    if size and int(sizes.min()) == int(sizes.max()):
+        table = np.empty((count, _WORD_BYTES + size), np.uint8)
+        table[:, :_WORD_BYTES] = stamps.view(np.uint8).reshape(count, _WORD_BYTES)
+        table[:, _WORD_BYTES:] = np.frombuffer(b"".join(given), np.uint8).reshape(count, size)
+        return table.reshape(-1), sizes + _WORD_BYTES
+    before: list[bytes] = stamps.view("V8").tolist()
+    return np.frombuffer(b"".join(chain.from_iterable(zip(before, given, strict=True))), np.uint8), sizes + _WORD_BYTES
+
+
+def _stamped(timestamps: Sequence[int], values: Sequence[bytes | None]) -> list[bytes | None]:
+    if None in values:
+        return [
+            None if value is None else _pack_timestamp(timestamp) + value
+            for timestamp, value in zip(timestamps, values, strict=True)
+        ]
+    return list(map(add, map(_pack_timestamp, timestamps), values))
+
+
+def _joined(tables: list[_Records]) -> _Records:
+    if len(tables) == 1:
+        return tables[0]
+    width = max(records.keys.shape[1] for records in tables)
+    return _Records(
+        np.concatenate([_widened(records.keys, width) for records in tables]),
+        np.concatenate([records.key_sizes for records in tables]),
+        np.concatenate([records.values for records in tables]),
+        np.concatenate([records.value_sizes for records in tables]),
+    )
+
+
+def _widened(keys: _Table, width: int) -> _Table:
+    if keys.shape[1] == width:
+        return keys
+    wide = np.zeros((len(keys), width), np.uint8)
+    wide[:, : keys.shape[1]] = keys
+    return wide
+
+
+def _are_ascending(keys: list[bytes]) -> bool:
+    return all(map(lt, keys, islice(keys, 1, None)))
+
+
+def _last_in_order(keys: _Table) -> _Positions:
+    """Where the last row of each key is, in the order of keys."""
+    count = len(keys)
+    differing = np.bitwise_or.reduce(keys ^ keys[0], axis=0).nonzero()[0]
+    if not len(differing):
+        return np.array([count - 1])
+    first, end = int(differing[0]), int(differing[-1]) + 1
+    words = [_words(keys[:, at : min(at + _WORD_BYTES, end)]) for at in range(first, end, _WORD_BYTES)]
+    greatest = words[0]
+    if (greatest[:-1] < greatest[1:]).all():
+        return np.arange(count)
+    # Keys often differ in their first eight bytes, after those that all of them begin with.
+    order = _in_order(keys, first, min(first + _WORD_BYTES, end))
+    is_last = _differ(words[:1], order)
+    if len(words) > 1 and not is_last.all():
+        order = _in_order(keys, first, end)
+        is_last = _differ(words, order)
+    return order[is_last]
+
+
+def _words(parts: _Table) -> _Numbers:
+    """Up to eight bytes of each row as a number, in the order of these bytes."""
+    padded = np.zeros((len(parts), _WORD_BYTES), np.uint8)
+    padded[:, : parts.shape[1]] = parts
+    return padded.view(">u8").reshape(len(parts)).astype(np.uint64)
+
+
+def _in_order(keys: _Table, first: int, end: int) -> _Positions:
+    """Where the keys are, in the order of their bytes from ``first`` to before ``end``; equal ones as they come.
+
+    By two bytes at a time, the last ones first: numpy does not compare such small numbers, but counts them.
+    """
+    order: _Positions | None = None
+    for at in reversed(range(first, end, 2)):
+        part = keys[:, at].astype(np.uint16) << 8
+        if at + 1 < end:
+            part |= keys[:, at + 1]
+        if order is None:
+            order = part.argsort(kind="stable")
+        else:
+            order = order.take(part.take(order).argsort(kind="stable"))
+    assert order is not None
+    return order
+
+
+def _differ(words: list[_Numbers], order: _Positions) -> npt.NDArray[np.bool_]:
+    """Which keys, in order, are others than those that follow them."""
+    found = np.ones(len(order), np.bool_)
+    found[:-1] = False
+    for word in words:
+        ordered = word.take(order)
+        found[:-1] |= ordered[:-1] != ordered[1:]
+    return found

@@ -1,0 +1,103 @@
+"""Rows that are gathered while a store is restored, beside a dictionary of them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsrt.state.gathered_rows import GatheredRows
+
+Records = list[tuple[bytes, bytes | None, int]]
+
+
+def expected(records: Records, *, is_stamped: bool) -> list[tuple[bytes, bytes | None]]:
+    rows: dict[bytes, bytes | None] = {}
+    for key, value, timestamp in records:
+        rows[b"d" + key] = struct.pack(">q", timestamp) + value if is_stamped and value is not None else value
+    return sorted(rows.items())
+
+
+def gathered(batches: list[Records], *, is_stamped: bool, settles: bool) -> GatheredRows:
+    rows = GatheredRows()
+    for records in batches:
+        keys, values, timestamps = zip(*records, strict=True)
+        rows.add(keys, values, timestamps if is_stamped else None)
+        if settles:
+            rows.settle()
+    return rows
+
+
+def in_order(rows: GatheredRows) -> list[tuple[bytes, bytes | None]]:
+    return [row for keys, values in rows.in_order() for row in zip(keys, values, strict=True)]
+
+
+def of_size(size: int) -> st.SearchStrategy[bytes]:
+    """Bytes that agree here and there, at the beginning and at the end."""
+    return st.lists(st.sampled_from(b"\x00\x01a\xff"), min_size=size, max_size=size).map(bytes)
+
+
+@st.composite
+def batches_of_one_size(draw: st.DrawFn) -> list[Records]:
+    key_size, value_size = draw(st.integers(1, 20)), draw(st.integers(1, 3))
+    keys = draw(st.lists(of_size(key_size), min_size=1, max_size=40))
+    count = draw(st.integers(1, 3))
+    chance = draw(st.randoms(use_true_random=False))
+    return [
+        [
+            (chance.choice(keys), bytes(chance.choices(b"\x00v", k=value_size)), chance.randint(-1, 1 << 60))
+            for _ in range(chance.choice((1, 31, 32, 100)))
+        ]
+        for _ in range(count)
+    ]
+
+
+_records = st.tuples(st.binary(max_size=3), st.one_of(st.none(), st.binary(max_size=2)), st.integers(-1, 1 << 60))
+
+
+@given(
+    st.one_of(batches_of_one_size(), st.lists(st.lists(_records, min_size=1, max_size=40), min_size=1, max_size=4)),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_last_row_of_each_key_comes_out_in_order(batches: list[Records], is_stamped: bool, settles: bool) -> None:
+    rows = gathered(batches, is_stamped=is_stamped, settles=settles)
+    assert in_order(rows) == expected([row for batch in batches for row in batch], is_stamped=is_stamped)
+
+
+@pytest.mark.parametrize("odd", [(b"longer", b"v", 1), (b"k000", b"", 1), (b"k000", None, 1), (b"", b"v", 1)])
+@pytest.mark.parametrize("where", ["first", "in between", "last"])
+def test_records_of_other_sizes_come_among_those_of_one_size(odd: tuple[bytes, bytes | None, int], where: str) -> None:
+    alike: list[Records] = [
+        [(b"k%03d" % (7 * number % 400), b"%d" % batch, number) for number in range(300)] for batch in (1, 2)
+    ]
+    batches = {"first": [[odd], *alike], "in between": [alike[0], [odd], alike[1]], "last": [*alike, [odd]]}[where]
+    rows = gathered(batches, is_stamped=True, settles=False)
+    assert in_order(rows) == expected([row for batch in batches for row in batch], is_stamped=True)
+
+
+@pytest.mark.parametrize("size", [8, 9, 36])
+@pytest.mark.parametrize("spread", [1, 50])
+def test_keys_that_differ_in_many_bytes(size: int, spread: int) -> None:
+    keys = [(b"%07d" % (number * 7919 % (5000 // spread))).rjust(size, b"k")[::-1] for number in range(5000)]
+    batch: Records = [(key, b"%04d" % number, number) for number, key in enumerate(keys)]
+    rows = gathered([batch], is_stamped=True, settles=False)
+    assert in_order(rows) == expected(batch, is_stamped=True)
+
+
+def test_repeated_keys_make_room_for_others() -> None:
+    for value in (b"12345678", None):
+        rows = gathered([[(b"k%02d" % (n % 10), value, n) for n in range(1000)]], is_stamped=True, settles=False)
+        before = rows.size_bytes
+        rows.settle()
+        assert rows.size_bytes < before / 5
+        assert len(rows) == 10
+        assert len(in_order(rows)) == 10
+
+
+def test_nothing_is_gathered() -> None:
+    rows = GatheredRows()
+    rows.settle()
+    assert (in_order(rows), len(rows), rows.size_bytes) == ([], 0, 0)
