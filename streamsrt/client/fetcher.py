@@ -10,7 +10,9 @@
    caller must handle (out of range, not authorized, a corrupt log) are delivered, and the partition is paused.
 6. A position belongs to the topic id from which it was first fetched. In a new topic of the same name it is out of
    range, whatever that topic contains.
-7. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
+7. Where nothing but partitions that may lag is fetched, and all was read, the next Fetch waits ``LAG_S``: a log that grows
+   all the time costs no request for each of its batches.
+8. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ CONSUMER_REPLICA_ID = -1
 RECHECK_MS = 20
 """A long poll is cut to this while a partition waits for room in its buffer: it may need the connection soon."""
 
+LAG_S = 0.05
+"""How far a partition that may lag is behind, about."""
+
 _LENGTH = struct.Struct(">i")
 _BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
 _LAST_OFFSET_DELTA_AT = 23
@@ -66,6 +71,7 @@ class _Partition:
         "buffered",
         "buffered_bytes",
         "generation",
+        "may_lag",
         "not_before",
         "paused",
         "position",
@@ -75,9 +81,12 @@ class _Partition:
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, position: int, generation: int, *, reports_empty: bool) -> None:
+    def __init__(
+        self, tp: TopicPartition, position: int, generation: int, *, reports_empty: bool, may_lag: bool
+    ) -> None:
         self.tp = tp
         self.reports_empty = reports_empty
+        self.may_lag = may_lag
         self.position = position
         self.generation = generation
         self.buffered: deque[Fetched] = deque()
@@ -122,6 +131,8 @@ class Fetcher:
         self._wake_scheduled = False
         self._nodes: dict[int, asyncio.Task[None]] = {}
         self._node_wakes: dict[int, asyncio.Event] = {}
+        self._full_nodes: set[int] = set()
+        """Brokers with partitions that wait for buffer space: whoever takes data wakes their tasks."""
         self._failures: dict[int, int] = {}
         self._rotation = 0
         self._failure: StreamsError | None = None
@@ -129,12 +140,16 @@ class Fetcher:
 
     # ------------------------------------------------------------------------------------ from the processing thread
 
-    def add_partitions(self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False) -> None:
+    def add_partitions(
+        self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False, may_lag: bool = False
+    ) -> None:
         with self._lock:
             for tp, position in positions.items():
                 self._drop(tp)
                 self._generation += 1
-                self._partitions[tp] = _Partition(tp, position, self._generation, reports_empty=reports_empty)
+                self._partitions[tp] = _Partition(
+                    tp, position, self._generation, reports_empty=reports_empty, may_lag=may_lag
+                )
         self._wake_from_outside()
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -197,7 +212,7 @@ class Fetcher:
                 taken.append(item)
                 if partition.buffered:
                     self._ready.append(tp)
-        if taken:
+        if taken and self._full_nodes:
             self._wake_from_outside()
         return taken
 
@@ -245,8 +260,10 @@ class Fetcher:
                 await self._rest(wake, retry_at)
                 continue
             try:
-                await self._fetch(node_id, partitions, others_wait)
+                is_behind = await self._fetch(node_id, partitions, others_wait)
                 self._failures.pop(node_id, None)
+                if not is_behind:
+                    await self._lag(wake)
             except (*TRANSPORT_ERRORS, RequestFailedError, UnsupportedBrokerError) as error:
                 failures = self._failures.get(node_id, 0)
                 self._failures[node_id] = failures + 1
@@ -264,11 +281,23 @@ class Fetcher:
         except TimeoutError:
             pass
 
+    async def _lag(self, wake: asyncio.Event) -> None:
+        """Waits a little, unless a partition that may not lag is there or comes meanwhile."""
+        until = self._loop.time() + LAG_S
+        while self._loop.time() < until:
+            with self._lock:
+                if not all(partition.may_lag for partition in self._partitions.values()):
+                    return
+            wake.clear()
+            await self._rest(wake, until)
+
     def _choose(self, node_id: int) -> tuple[list[_Partition], bool, float | None]:
         """Chooses the partitions to fetch now. Also returns whether others of this broker wait for buffer space, and when
         a backed-off one may be retried."""
         now, chosen, others_wait = self._loop.time(), [], False
         retry_at: float | None = None
+        # First of all: what is taken from here on may be what it waits for.
+        self._full_nodes.add(node_id)
         with self._lock:
             full = self._buffered_bytes >= self._config.buffer_bytes
             partitions = list(self._partitions.values())
@@ -284,18 +313,21 @@ class Fetcher:
                 others_wait = True
             else:
                 chosen.append(partition)
+        if not others_wait:
+            self._full_nodes.discard(node_id)
         if len(chosen) > 1:
             self._rotation = (self._rotation + 1) % len(chosen)
             chosen = chosen[self._rotation :] + chosen[: self._rotation]
         return chosen, others_wait, retry_at
 
-    async def _fetch(self, node_id: int, partitions: list[_Partition], others_wait: bool) -> None:
+    async def _fetch(self, node_id: int, partitions: list[_Partition], others_wait: bool) -> bool:
+        """Returns whether there is more to read of any of them."""
         connection = await self._cluster.connection(node_id, self._purpose)
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition in partitions}
         others = [partition for partition in partitions if not partition.fits(ids[partition.tp[0]])]
         if others:
             self._report_deleted_topics(others)
-            return
+            return True
         without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
         version = connection.version_of(
             types.FetchRequest, 4, FIRST_VERSION_WITH_TOPIC_IDS - 1 if without_ids else 1000
@@ -309,15 +341,19 @@ class Fetcher:
             name = error_name(response.error_code)
             raise RequestFailedError(f"Fetch from broker {node_id}: {name}", response.error_code)
         names = {topic_id: topic for topic, topic_id in ids.items()}
-        delivered = False
+        delivered = is_behind = False
+        isolation_level = request.isolation_level
         for topic in response.responses:
             name = topic.topic if version < FIRST_VERSION_WITH_TOPIC_IDS else names.get(topic.topic_id, "")
             for data in topic.partitions:
                 asked = generations.get((name, data.partition_index))
                 if asked is not None:
                     delivered |= self._deliver(*asked, data)
+                    end = data.high_watermark if isolation_level == 0 else data.last_stable_offset
+                    is_behind |= asked[0].position < end
         if delivered:
             self._signal.set()
+        return is_behind
 
     def _report_deleted_topics(self, partitions: list[_Partition]) -> None:
         """Reports positions in topics that were deleted. The other partitions are fetched next."""

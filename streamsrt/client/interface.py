@@ -36,11 +36,14 @@ R = TypeVar("R", bound=Message)
 class Fetching(Protocol):
     """Fetches raw record batches of the partitions that were added."""
 
-    def add_partitions(self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False) -> None:
+    def add_partitions(
+        self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False, may_lag: bool = False
+    ) -> None:
         """Starts to fetch from these offsets. A partition that was added before moves, and loses its buffer.
 
         ``reports_empty``: if the first response has no data of a partition, :meth:`poll` returns that, too, with the end
-        of what can be read.
+        of what can be read. ``may_lag``: it may be a few hundredths of a second behind, so that a log that grows all the
+        time is fetched in larger pieces.
         """
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:

@@ -25,7 +25,15 @@ from streamsrt.client.interface import Fetching
 from streamsrt.client.signal import Signal
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StateError
-from streamsrt.tasks.restore.changelog_work import STEP_RECORDS, Applied, ChangelogWork, Followed, Report, StepMeter
+from streamsrt.tasks.restore.changelog_work import (
+    STEP_RECORDS,
+    Applied,
+    ChangelogWork,
+    Followed,
+    Report,
+    StepMeter,
+    add_followed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +139,7 @@ class RestoreThread:
             return
         # This order ensures that a polled changelog is already known as new.
         self._new.extend(wanted)
-        self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
+        add_followed(self._fetcher, wanted)
         self._followed.update(each.changelog for each in wanted)
         self.start()
 

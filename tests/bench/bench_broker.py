@@ -61,8 +61,9 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(4 << 20)
 
-    def pipeline(self, frame: bytes, count: int, window: int) -> int:
-        """Sends ``count`` frames with at most ``window`` unanswered; the bytes of all answers."""
+    def pipeline(self, frames: bytes | Sequence[bytes], count: int, window: int) -> int:
+        """Sends ``count`` frames, one or some in turn, with at most ``window`` unanswered; the bytes of all answers."""
+        turn = [frames] if isinstance(frames, bytes) else frames
         sent = answered = total = 0
         left = 0
         head = b""
@@ -70,7 +71,7 @@ class Client:
         while answered < count:
             burst = min(count - sent, window - (sent - answered))
             if burst > 0:
-                self.socket.sendall(frame if burst == 1 else frame * burst)
+                self.socket.sendall(b"".join([turn[number % len(turn)] for number in range(sent, sent + burst)]))
                 sent += burst
             received = self.socket.recv_into(view)
             total += received

@@ -77,7 +77,10 @@ def capacity(peer: str, cluster: Cluster, folder: Path, linger_ms: int) -> float
 
 
 class Reader:
-    """Looks when marked records come out. ``latencies``: when each was seen (``time.monotonic``), and milliseconds."""
+    """Looks when marked records come out. ``latencies``: when each was seen (``time.monotonic``), and milliseconds.
+
+    The marks are values, or keys. It reads committed records, as librdkafka's consumers do.
+    """
 
     def __init__(self, address: str, topic: str) -> None:
         self.latencies: list[tuple[float, float]] = []
@@ -97,12 +100,14 @@ class Reader:
 
     def _read(self) -> None:
         while not self._over.is_set():
-            messages = self._consumer.consume(500, 0.001)
+            first = self._consumer.poll(0.05)
             now_ns, now_s = time.time_ns(), time.monotonic()
-            for message in messages:
-                value = message.value()
-                if message.error() is None and value is not None:
-                    self.latencies.append((now_s, (now_ns - int(value[1:20])) / 1e6))
+            for message in [] if first is None else [first, *self._consumer.consume(500, 0)]:
+                if message.error() is not None:
+                    continue
+                mark = next((each for each in (message.key(), message.value()) if each and each[:1] == b"M"), None)
+                if mark is not None:
+                    self.latencies.append((now_s, (now_ns - int(mark[1:20])) / 1e6))
 
     def until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S

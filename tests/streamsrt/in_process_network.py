@@ -79,7 +79,9 @@ class InProcessFetcher:
         self._reporting: set[TopicPartition] = set()
         self.errors: dict[TopicPartition, FetchError] = {}
 
-    def add_partitions(self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False) -> None:
+    def add_partitions(
+        self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False, may_lag: bool = False
+    ) -> None:
         with self._lock:
             self.positions.update(positions)
             self._reporting.difference_update(positions)

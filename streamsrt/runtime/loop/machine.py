@@ -4,10 +4,11 @@
 2. An iteration waits for input only if the last one found nothing to process and no asynchronous calls are pending; at
    most ``poll.ms``, and not beyond the next commit. Fetched input alone does not end the wait, because a task may wait
    for its other partitions (``max.task.idle.ms``).
-3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the
-   last commit, or when one of them requests it; repartition topics are purged after a commit. If a commit took longer
-   than the interval, records are processed for the same time, up to a second, before the next one: a busy machine does
-   not commit a few records at a time, and one that had to wait for the cluster commits again soon.
+3. Outputs are sent every ``linger.ms``; while there are any, nothing is waited for longer than that. Tasks are committed
+   every ``commit.interval.ms``, counted from the end of the last commit, or when one of them requests it; repartition
+   topics are purged after a commit. If a commit took longer than the interval, records are processed for the same time,
+   up to a second, before the next one: a busy machine does not commit a few records at a time, and one that had to wait
+   for the cluster commits again soon.
 4. A loop that is stopped leaves the group and processes until the coordinator has confirmed it: at most fifteen seconds
    after its tasks were released, which may take as long as asynchronous calls. A loop that remains in the group only
    commits and ends.
@@ -190,10 +191,11 @@ def _begin(state: LoopState, has_work: bool, wait_max_ms: int | None, now_ms: in
     began = replace(state, iteration=IterationTimes(at_ms=now_ms), is_polling=not (state.advanced and has_work))
     if not began.is_polling:
         return began, (AnswerQueries(),)
-    commit_at_ms = state.schedule.at_ms(Deadline.COMMIT)
-    poll_ms = state.settings.poll_ms if wait_max_ms is None else min(state.settings.poll_ms, wait_max_ms)
-    until_commit_ms = poll_ms if commit_at_ms is None else commit_at_ms - now_ms
-    return began, (Wait(max(0, min(poll_ms, until_commit_ms))),)
+    limits_ms = [state.settings.poll_ms, *(() if wait_max_ms is None else (wait_max_ms,))]
+    sends = state.has_outputs and not state.is_paused
+    awaited = (Deadline.COMMIT, Deadline.SEND) if sends else (Deadline.COMMIT,)
+    limits_ms += [at_ms - now_ms for what in awaited if (at_ms := state.schedule.at_ms(what)) is not None]
+    return began, (Wait(max(0, min(limits_ms))),)
 
 
 def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
@@ -214,9 +216,10 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
     took_ms = now_ms - state.iteration.at_ms
     iteration = replace(state.iteration, at_ms=now_ms, processed_ms=took_ms)
     schedule, actions = state.schedule, list[Action]()
+    has_outputs = state.has_outputs or records > 0
     # Processed records must not wait longer than the linger time for more records of the same partition.
     if not state.is_paused and schedule.is_due(Deadline.SEND, now_ms):
-        schedule = schedule.set(Deadline.SEND, now_ms + state.settings.linger_ms)
+        schedule, has_outputs = schedule.set(Deadline.SEND, now_ms + state.settings.linger_ms), False
         actions.append(SendOutputs())
     is_due = schedule.is_due(Deadline.COMMIT, now_ms)
     if commit_requested or is_due:
@@ -232,6 +235,7 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
         state,
         iteration=iteration,
         schedule=schedule,
+        has_outputs=has_outputs,
         advanced=records > 0 or (event.is_calling and not state.is_paused),
         late_commit=late or state.late_commit,
         limit_records=_next_limit(state, records, took_ms) if records else state.limit_records,
@@ -272,6 +276,7 @@ def _after_commit(state: LoopState, now_ms: int) -> Step:
         state,
         iteration=replace(state.iteration, at_ms=now_ms),
         schedule=schedule,
+        has_outputs=False,
         last_commit_ms=took_ms,
         slow_commit=slow or state.slow_commit,
     )

@@ -97,6 +97,8 @@ class LoopState:
     is_paused: bool = False
     advanced: bool = False
     """Whether the last iteration processed anything."""
+    has_outputs: bool = False
+    """Whether anything was processed since outputs were sent last."""
     is_polling: bool = True
     """Whether this iteration waits for input; it does not while fetched input is being processed."""
     wanted: Tasks | None = None

@@ -356,6 +356,14 @@ class Restoring(Protocol):
         """Stops restoring. All changelogs are released."""
 
 
+def add_followed(fetcher: Fetching, followed: Iterable[Followed]) -> None:
+    """Begins to fetch changelogs. Those without an end, of tasks that do not run, may lag."""
+    for may_lag in (False, True):
+        positions = {each.changelog: each.position for each in followed if (each.end_offset is None) is may_lag}
+        if positions:
+            fetcher.add_partitions(positions, may_lag=may_lag)
+
+
 class InlineRestoring:
     """Restores when reports are requested, on the requesting thread. Implements :class:`Restoring`."""
 
@@ -372,8 +380,7 @@ class InlineRestoring:
         wanted = list(changelogs)
         for each in wanted:
             self._work.follow(each)
-        if wanted:
-            self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
+        add_followed(self._fetcher, wanted)
 
     def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
         partitions = list(changelogs)

@@ -6,7 +6,8 @@ START is the moment when the group has given out the tasks, before the first fet
 its internal topics a group gives out none); END is the return of ``run()``, after the last commit, leaving the group and
 closing the stores. HALF is the first progress snapshot behind half of the records; the programs of operators print each
 snapshot instead, as SEEN, in which records of internal topics count too. In W6 START is when the first of four partitions
-begins to be restored, and END when the last one is. W6, and W7 with 0 records, run until SIGTERM.
+begins to be restored, and END when the last one is; SEEN has the records that standby tasks have applied, at most once a
+second. W6, and W7 with 0 records, run until SIGTERM.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import os
 import resource
 import sys
 import threading
+import time
 from hashlib import sha256
 
 from streamsrt.app import KafkaStreams
 from streamsrt.client.values import TopicPartition
 from streamsrt.runtime.values import State
-from streamsrt.tasks.restore.listeners import RestoreListener
+from streamsrt.tasks.restore.listeners import RestoreListener, StandbyListener
 from tests.bench.peers import json_data, ours_operators
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
 
@@ -58,6 +60,22 @@ class Restored(RestoreListener):
         self.ended += 1
         if self.ended == PARTITIONS:
             mark("END", self.records)
+
+
+class Loaded(StandbyListener):
+    """Prints what standby tasks have applied."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.told_s = 0.0
+
+    def on_batch_loaded(
+        self, changelog: TopicPartition, store: str, task_id: str, batch_end_offset: int, records: int, end_offset: int
+    ) -> None:
+        self.records += records
+        if time.monotonic() - self.told_s >= 1:
+            self.told_s = time.monotonic()
+            mark("SEEN", self.records)
 
 
 def build(workload: str, source: str, sink: str) -> Topology:
@@ -134,7 +152,8 @@ def main(arguments: list[str]) -> None:
         **dict(setting.split("=", 1) for setting in settings),
     }
     if workload == "W6":
-        KafkaStreams(build(workload, source, sink), config, restore_listener=Restored(int(records))).run()
+        restored, loaded = Restored(int(records)), Loaded()
+        KafkaStreams(build(workload, source, sink), config, restore_listener=restored, standby_listener=loaded).run()
         return
     streams = KafkaStreams(build(workload, source, sink), config, state_listener=entered)
     if not int(records):

@@ -1,5 +1,6 @@
-"""Writes records evenly: SERVERS TOPIC RECORDS_PER_SECOND SECONDS. One in 50 begins with M and the time in nanoseconds.
+"""Writes records evenly: SERVERS TOPIC RECORDS_PER_SECOND SECONDS [keys]. One in 50 is M and the time in nanoseconds.
 
+With ``keys``, these are not values but keys, and of every batch, however small; the other records have 10,000 keys in turn.
 It ends when the time is over, and says on stdout how many records it has written, and how late it was at the end.
 """
 
@@ -16,7 +17,9 @@ from streamsrt.wire.records import encode_batch
 PARTITIONS = 4
 MARKED = 50
 TICK_S = 0.005
+KEYED_TICK_S = 0.002
 VALUE = b"x" * 100
+KEYS = [b"user-%07d" % number for number in range(10_000)]
 
 
 def batch(count: int) -> bytearray | bytes:
@@ -28,20 +31,34 @@ def batch(count: int) -> bytearray | bytes:
     return encode_batch(keys, values, [now_ns // 1_000_000] * count)
 
 
+def keyed_batch(count: int, number: int) -> bytearray | bytes:
+    """So many records of now, of which the first has a key that no other has. ``number``: of the batch."""
+    now_ns = time.time_ns()
+    start = number * count
+    keys: list[bytes | None] = [
+        b"M%019d" % now_ns,
+        *(KEYS[each % len(KEYS)] for each in range(start + 1, start + count)),
+    ]
+    values: list[bytes | None] = [VALUE] * count
+    return encode_batch(keys, values, [now_ns // 1_000_000] * count)
+
+
 def main(arguments: list[str]) -> None:
     servers, topic, per_s, seconds = arguments[0], arguments[1], float(arguments[2]), float(arguments[3])
+    is_keyed = "keys" in arguments[4:]
     network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="paced"))
     network.start()
     pause = threading.Event()
     # One batch a tick, to one partition after the other, of 50 records at least.
-    tick_s = max(TICK_S / PARTITIONS, MARKED / per_s)
-    each = round(per_s * tick_s)
+    tick_s = KEYED_TICK_S if is_keyed else max(TICK_S / PARTITIONS, MARKED / per_s)
+    each = max(1, round(per_s * tick_s))
     began_s, ticks = time.perf_counter(), 0
     while (due_s := ticks * tick_s) < seconds:
         ahead_s = due_s - (time.perf_counter() - began_s)
         if ahead_s > 0:
             pause.wait(ahead_s)
-        network.producer.send(topic, ticks % PARTITIONS, batch(each), each)
+        records = keyed_batch(each, ticks) if is_keyed else batch(each)
+        network.producer.send(topic, ticks % PARTITIONS, records, each)
         ticks += 1
     network.producer.flush()
     late_s = time.perf_counter() - began_s - seconds

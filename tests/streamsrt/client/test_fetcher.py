@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.client.fetcher import whole_batches
+from streamsrt.client.fetcher import LAG_S, whole_batches
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import FetchConfig, Fetched, FetchError, OffsetOutOfRangeError
 from streamsrt.wire import types
@@ -248,6 +249,42 @@ def test_the_restorer_is_a_fetcher_of_its_own(broker: ScriptedBroker, connect: C
     network.restorer.add_partitions({("t", 0): 0})
     assert collect(network.restorer, 20) == {("t", 0): list(range(20))}
     assert collect(network.fetcher, 10) == {("t", 0): list(range(10, 20))}
+
+
+def test_a_partition_that_may_lag_is_fetched_in_larger_pieces(broker: ScriptedBroker, connect: Connect) -> None:
+    times: dict[str, list[float]] = {"asked": [], "answered": []}
+    broker.hooks[ApiKey.FETCH] = lambda _: times["asked"].append(time.monotonic())
+    broker.after[ApiKey.FETCH] = lambda _: times["answered"].append(time.monotonic())
+    fill(broker, 0, 1)
+    network = connect(broker.address)
+    network.fetcher.add_partitions({("t", 0): 0}, may_lag=True)
+    assert collect(network.fetcher, 10) == {("t", 0): list(range(10))}
+    fill(broker, 0, 2)
+    assert collect(network.fetcher, 20) == {("t", 0): list(range(10, 30))}
+    assert times["asked"][1] - times["answered"][0] >= LAG_S
+
+
+def test_a_partition_that_may_not_lag_does_not_wait_for_one_that_may(
+    broker: ScriptedBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamsrt.client.fetcher.LAG_S", 600.0)
+    fill(broker, 0, 1)
+    network = connect(broker.address)
+    network.fetcher.add_partitions({("t", 0): 0}, may_lag=True)
+    assert collect(network.fetcher, 10) == {("t", 0): list(range(10))}
+    fill(broker, 1, 1)
+    network.fetcher.add_partitions({("t", 1): 0})
+    assert collect(network.fetcher, 10) == {("t", 1): list(range(10))}
+
+
+def test_a_partition_that_is_behind_does_not_lag(
+    broker: ScriptedBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamsrt.client.fetcher.LAG_S", 600.0)
+    fill(broker, 0, 100)
+    network = connect(broker.address, fetch=FetchConfig(max_partition_bytes=2_000, buffer_bytes=10_000))
+    network.fetcher.add_partitions({("t", 0): 0}, may_lag=True)
+    assert collect(network.fetcher, 1_000) == {("t", 0): list(range(1_000))}
 
 
 def test_wake_ends_a_wait(broker: ScriptedBroker, connect: Connect) -> None:

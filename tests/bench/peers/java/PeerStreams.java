@@ -22,7 +22,9 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.processor.StandbyUpdateListener;
 import org.apache.kafka.streams.processor.StateRestoreListener;
+import org.apache.kafka.streams.processor.TaskId;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
@@ -131,6 +133,27 @@ public class PeerStreams {
         }
     }
 
+    /** SEEN has the records that standby tasks have applied, at most once a second. */
+    private static class Loaded implements StandbyUpdateListener {
+        private long count;
+        private long toldMs;
+
+        @Override
+        public void onUpdateStart(TopicPartition partition, String store, long start) { }
+
+        @Override
+        public void onBatchLoaded(TopicPartition partition, String store, TaskId task, long end, long records, long last) {
+            count += records;
+            if (System.currentTimeMillis() - toldMs >= 1000) {
+                toldMs = System.currentTimeMillis();
+                mark("SEEN", count);
+            }
+        }
+
+        @Override
+        public void onUpdateSuspended(TopicPartition partition, String store, long at, long end, SuspendReason reason) { }
+    }
+
     public static void main(String[] arguments) throws Exception {
         String workload = arguments[1];
         records = Long.parseLong(arguments[5]);
@@ -156,6 +179,7 @@ public class PeerStreams {
         KafkaStreams streams = new KafkaStreams(topology(workload, arguments[2], arguments[3]), settings);
         if (workload.equals("W6")) {
             streams.setGlobalStateRestoreListener(new Restored());
+            streams.setStandbyUpdateListener(new Loaded());
         }
         streams.setUncaughtExceptionHandler(error -> {
             error.printStackTrace();

@@ -149,6 +149,30 @@ def test_outputs_are_sent_every_linger_time() -> None:
     assert SendOutputs() in loop.iteration(wait_ms=1)
 
 
+def test_outputs_that_wait_for_others_are_sent_in_time_if_nothing_else_comes() -> None:
+    loop = Loop()
+    assert SendOutputs() in loop.iteration(records=1, wait_ms=10)
+    assert loop.handle(IterationBegan(has_work=False)) == (Wait(100),)
+    assert SendOutputs() not in loop.iteration(records=1, wait_ms=4)
+    assert loop.handle(IterationBegan(has_work=False)) == (Wait(6),)
+    assert SendOutputs() in loop.iteration(wait_ms=6)
+    assert loop.handle(IterationBegan(has_work=False)) == (Wait(100),)
+
+
+def test_a_loop_that_is_paused_does_not_wake_for_outputs() -> None:
+    loop = Loop()
+    loop.iteration(records=1, wait_ms=4)
+    loop.handle(InputTaken(is_paused=True))
+    loop.handle(Processed(0, commit_requested=False), after_ms=50)
+    assert loop.handle(IterationBegan(has_work=False)) == (Wait(100),)
+
+
+def test_a_commit_sends_the_outputs_as_well() -> None:
+    loop = Loop()
+    assert CommitAll() in loop.iteration(records=1, requested=True)
+    assert loop.handle(IterationBegan(has_work=False)) == (Wait(100),)
+
+
 def test_commits_follow_the_interval_counted_from_the_end_of_the_last_one() -> None:
     loop = Loop()
     assert CommitAll() not in loop.iteration(wait_ms=999)
