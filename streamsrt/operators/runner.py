@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
@@ -87,7 +87,8 @@ class _Input(NamedTuple):
 
 
 class Runner:
-    """One per task. ``collect`` is :meth:`RecordCollector.add`. ``generate`` False: everything on processor nodes."""
+    """One per task. ``collect`` is :meth:`RecordCollector.add`. ``generate`` False: everything on processor nodes.
+    ``gathers_output`` False: what these write is handed over at once."""
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class Runner:
         task_dir: Callable[[], DirectoryPath],
         system_time_ms: int = 0,
         generate: bool = True,
+        gathers_output: bool = True,
         open_calls: OpenCalls | None = None,
         global_stores: GlobalStores | None = None,
         node_meters: Mapping[str, NodeMeter] = MappingProxyType({}),
@@ -126,14 +128,15 @@ class Runner:
         self.env.node_meters, self.env.store_meters = node_meters, store_meters
         self._compiler = Compiler(self.env, EMITS)
         self._path = PathBuilder(self.env, MAKERS, wrap_operator)
+        self._inputs: dict[tuple[str, tuple[str, int]], _Input] = {}
+        self._gathers = gathers_output
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(traits_of(op).code is Code.PROCESSOR for op in used) or any(
             isinstance(node, nodes.ProcessorNode) and node.wrapped_by is not None for node in plan.subtopology.nodes
         )
         ends = {traits_of(op).run_end for op in used}
         self._calls = RunEnd.CALLS in ends
-        # User's processors may do things at the end of a run, too.
-        self._ends_with_runs = self._has_processors or bool(ends - {RunEnd.NOTHING})
+        self._ends_with_runs = bool(ends - {RunEnd.NOTHING})
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
         self._has_idle = bool(self._idle)
@@ -203,7 +206,7 @@ class Runner:
     def merges(self) -> bool:
         """Whether records of all sources can be taken together: by one function, or all of them on processor nodes."""
         if self._merging is None:
-            self._merging = not self._ends_with_runs and (
+            self._merging = not (self._ends_with_runs or self.env.ends_with_runs) and (
                 self._has_path_only
                 or all(self._merged_function(headers=headers) is not None for headers in (False, True))
             )
@@ -377,48 +380,78 @@ class Runner:
         columns: RecordColumns | MergedColumns,
     ) -> None:
         """On processor nodes. ``sources``, ``partitions``: of the columns, or of each of their parts."""
+        output = self.env.output
+        output.is_gathering = self._gathers
+        try:
+            self._run_records(
+                [self._input(*each) for each in zip(sources, partitions, strict=True)], partitions, columns
+            )
+        finally:
+            output.is_gathering = False
+            try:
+                output.hand_over()
+            except StreamsError as failure:
+                # Refused by the collector: nothing of the run may count as done.
+                self.failed_index = 0
+                failure.is_in_order = False
+                raise
+
+    def _run_records(
+        self,
+        inputs: Sequence[_Input],
+        partitions: Sequence[tuple[str, int]],
+        columns: RecordColumns | MergedColumns,
+    ) -> None:
         env = self.env
-        inputs = [self._input(*each) for each in zip(sources, partitions, strict=True)]
         expiry = self._expiry if self._expiry.stores else None
         headers = repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers
         origins = columns.origins if isinstance(columns, MergedColumns) else repeat(0)
-        rows = zip(origins, columns.keys, columns.values, columns.timestamps, headers, strict=False)
         if isinstance(columns, MergedColumns) or columns.offsets is not None:
             offsets: Sequence[int] = columns.offsets or ()
         else:
             offsets = range(columns.base_offset, columns.base_offset + len(columns.keys))
-        at_its_sinks = suppress(SkippedAtSinkError)
+        rows = zip(origins, columns.keys, columns.values, columns.timestamps, headers, offsets, strict=False)
         schedules, new = env.schedules(PunctuationType.STREAM_TIME), tuple.__new__
-        for index, (origin, raw_key, raw_value, timestamp, header) in enumerate(rows):
-            self.failed_index = index
-            source, topic, partition, from_key, from_value, forward = inputs[origin]
-            if timestamp > env.stream_time_ms:
-                env.stream_time_ms = timestamp
-            try:
-                key = None if raw_key is None else from_key(raw_key)
-                value = None if raw_value is None else from_value(raw_value)
-            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                self._failed_to_deserialize(_context_at(partitions, columns, index, source), error)
-                continue
-            # What a named tuple does, at a third of the time.
-            env.metadata = new(RecordMetadata, (topic, partition, offsets[index]))
-            env.source = (raw_key, raw_value, header, timestamp)
-            if expiry is not None:
-                expiry.run(env.stream_time_ms)
-            with at_its_sinks:
-                forward(key, value, timestamp, header)
-            if expiry is not None:
-                expiry.run(env.stream_time_ms)
-            if schedules:
-                env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
-        env.metadata = env.source = None
-        env.finish_batches()
+        index = -1
+        try:
+            for origin, raw_key, raw_value, timestamp, header, offset in rows:
+                index += 1
+                source, topic, partition, from_key, from_value, forward = inputs[origin]
+                if timestamp > env.stream_time_ms:
+                    env.stream_time_ms = timestamp
+                try:
+                    key = None if raw_key is None else from_key(raw_key)
+                    value = None if raw_value is None else from_value(raw_value)
+                except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
+                    self._failed_to_deserialize(_context_at(partitions, columns, index, source), error)
+                    continue
+                # What a named tuple does, at a third of the time.
+                env.metadata = new(RecordMetadata, (topic, partition, offset))
+                env.source = (raw_key, raw_value, header, timestamp)
+                if expiry is not None:
+                    expiry.run(env.stream_time_ms)
+                try:  # noqa: SIM105  # entering suppress() for each record costs as much as a step
+                    forward(key, value, timestamp, header)
+                except SkippedAtSinkError:
+                    pass
+                if expiry is not None:
+                    expiry.run(env.stream_time_ms)
+                if schedules:
+                    env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
+            env.metadata = env.source = None
+            env.finish_batches()
+        finally:
+            self.failed_index = max(index, 0)
 
     def _input(self, source: str, topic_partition: tuple[str, int]) -> _Input:
-        node = self.plan.node(source)
-        assert isinstance(node, nodes.SourceNode)
-        from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
-        return _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
+        found = self._inputs.get((source, topic_partition))
+        if found is None:
+            node = self.plan.node(source)
+            assert isinstance(node, nodes.SourceNode)
+            from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
+            found = _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
+            self._inputs[source, topic_partition] = found
+        return found
 
     def pass_time(self, name: str, ms: int) -> None:
         """Moves the stream time of the operation of a node on, as a record of a key that another process has would do.

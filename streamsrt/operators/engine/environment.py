@@ -15,6 +15,7 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
+from streamsrt.operators.engine.gathered_output import GatheredOutput
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology, StreamTime
@@ -157,7 +158,8 @@ class Environment:
         self.user_metrics = UserMetrics(lambda: self.system_time_ms)
         self.global_stores = global_stores
         self.caches = caches
-        self.collect = collect
+        self.output = GatheredOutput(collect, partitions_of_topic)
+        self.collect = self.output.collect
         self.counters = counters
         self.stream_times = stream_times
         self.task_partition = task_partition
@@ -185,6 +187,8 @@ class Environment:
         self.commit_requested = False
         self.is_latest = True
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
+        self.ends_with_runs = False
+        """Whether a processor takes a run of records of one source as a whole."""
         self.batches: list[Callable[[], None]] = []
         """Functions that process the records waiting at operators over batches."""
         self.open_calls: OpenCalls | None = None

@@ -95,6 +95,7 @@ class Unmatched:
         if self._changes:
             changes, self._changes = self._changes, []
             keys, values, times = map(list, zip(*changes, strict=True))
+            assert self._changelog is not None
             self._env.collect(self._changelog, keys, values, times, None, self._env.task_partition)
 
     def add(self, raw: bytes, is_left: bool, timestamp: int, value: bytes, headers: Headers) -> None:
