@@ -54,7 +54,7 @@ from streamsrt.operators.kinds import counting
 from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
 from streamsrt.operators.kinds.user_processors import wrap_operator
-from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS
+from streamsrt.operators.table import EMITS, MAKERS, OF_VERSIONS, OPERATIONS
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed, UnwritableValueError
 from streamsrt.state.duplicates import DuplicatesCache
@@ -126,7 +126,7 @@ class Runner:
         self.env.system_time_ms = system_time_ms
         self.env.open_calls = open_calls
         self.env.node_meters, self.env.store_meters = node_meters, store_meters
-        self._compiler = Compiler(self.env, EMITS)
+        self._compiler = Compiler(self.env, EMITS, OF_VERSIONS)
         self._path = PathBuilder(self.env, MAKERS, wrap_operator)
         self._inputs: dict[tuple[str, tuple[str, int]], _Input] = {}
         self._gathers = gathers_output

@@ -106,9 +106,18 @@ class VersionedCache(dict[bytes, VersionedEntry]):
             put.is_stored = False
             self.expired_puts += 1
             return put
-        self.stream_time_ms = max(self.stream_time_ms, timestamp)
+        if timestamp > self.stream_time_ms:
+            self.stream_time_ms = timestamp
         entry = self[key]
         timestamps = entry.timestamps
+        if value is not None and timestamps and timestamp > timestamps[-1]:
+            # Most come in order.
+            timestamps.append(timestamp)
+            entry.values.append(value)
+            self._versions += 1
+            if len(timestamps) > _MANY_VERSIONS:
+                self._forget_expired(entry)
+            return put
         newest_ms = timestamps[-1] if timestamps else self._newest_deletion_ms
         if timestamp <= newest_ms:
             self._complete(entry)

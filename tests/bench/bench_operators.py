@@ -77,8 +77,11 @@ class Bench:
         self._tasks: list[Task] = []
         self._reader_of: dict[str, Task] = {}
 
+        self._stores: list[LaidOut] = []
+
         def laid_out(spec: StoreSpec) -> LaidOut:
-            return lay_out(spec, RocksDBStore(folder / spec.name, spec.name, RocksDBOptions()))
+            self._stores.append(lay_out(spec, RocksDBStore(folder / spec.name, spec.name, RocksDBOptions())))
+            return self._stores[-1]
 
         shared = ready.global_subtopologies
         self._globals = GlobalState(
@@ -120,6 +123,10 @@ class Bench:
                 self._commit()
                 since = 0
         self._commit()
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
 
     def _take(self, task: Task, topic: str, batch: bytes, *, processes: bool = True) -> int:
         for columns in decode_batches(batch):
@@ -502,7 +509,9 @@ def fresh(
 
     def run() -> None:
         with tempfile.TemporaryDirectory(dir=root) as folder:
-            Bench(topology, Path(folder), idle_ms).feed(batches, together)
+            bench = Bench(topology, Path(folder), idle_ms)
+            bench.feed(batches, together)
+            bench.close()
 
     return run
 
