@@ -7,7 +7,7 @@
 3. :meth:`Runner.flush` empties the caches in topological order. What a flush forwards may change stores further down, so
    it goes on until nothing is dirty.
 4. :meth:`Runner.run_merged` does the same for records of several sources in the order in which they come, by one function
-   that has all of them, or on processor nodes where no source has a function. Else records come in runs of one source
+   that has all of them, or on processor nodes where a source has no function. Else records come in runs of one source
    only (:attr:`Runner.merges`).
 5. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.kinds.counting`). Before anything
    else is run, what was counted so settles into entries.
@@ -204,21 +204,22 @@ class Runner:
 
     @property
     def merges(self) -> bool:
-        """Whether records of all sources can be taken together: by one function, or all of them on processor nodes."""
+        """Whether records of all sources can be taken together: by one function, or on processor nodes where a source has
+        no function."""
         if self._merging is None:
             self._merging = not (self._ends_with_runs or self.env.ends_with_runs) and (
-                self._has_path_only
+                self._needs_nodes
                 or all(self._merged_function(headers=headers) is not None for headers in (False, True))
             )
         return self._merging
 
     @property
-    def _has_path_only(self) -> bool:
-        """Whether there is no function for any source."""
+    def _needs_nodes(self) -> bool:
+        """Whether there is no function for one of the sources."""
         if not self._generate:
             return True
         names = [source.name for source in self.plan.subtopology.sources]
-        return all(self._function(name, flush=False) is None for name in names)
+        return any(self._function(name, flush=False) is None for name in names)
 
     def run_merged(self, sources: Sequence[str], partitions: Sequence[tuple[str, int]], merged: MergedColumns) -> None:
         """As :meth:`run`, where :attr:`merges`. ``sources``, ``partitions``: of each of its parts."""
@@ -229,7 +230,7 @@ class Runner:
             for source in sources:
                 self._idle.arrived(source)
         self._settle_counts()
-        generated = None if self._has_path_only else self._merged_function(headers=self._headers)
+        generated = None if self._needs_nodes else self._merged_function(headers=self._headers)
         if generated is None:
             self._run_nodes(sources, partitions, merged)
         else:

@@ -39,7 +39,7 @@ Forward = Callable[..., None]
 class PathNode:
     """A node that runs. ``process(key, value, timestamp, headers, old)`` is set by the operation."""
 
-    __slots__ = ("children", "close", "env", "late", "name", "process")
+    __slots__ = ("children", "close", "env", "late", "name", "process", "takes")
 
     def __init__(self, name: str, env: Environment) -> None:
         self.name = name
@@ -48,6 +48,8 @@ class PathNode:
         self.late: PathNode | None = None
         """The child that gets late records."""
         self.process: Process = self._to_all
+        self.takes: Forward = self.accept
+        """What the node before it calls: its step itself where that deals with every failure."""
         self.close: Callable[[], None] = _nothing
 
     def accept(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
@@ -64,15 +66,15 @@ class PathNode:
     @property
     def forward(self) -> Forward:
         """What takes a result: of a single child its own step, else all of them one after the other."""
-        return self.children[0].accept if len(self.children) == 1 else self._to_all
+        return self.children[0].takes if len(self.children) == 1 else self._to_all
 
     def _to_all(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         for child in self.children:
-            child.accept(key, value, timestamp, headers, old)
+            child.takes(key, value, timestamp, headers, old)
 
     def to(self, child: PathNode) -> Callable[..., None]:
         """Returns the function that forwards a record to one child only."""
-        return child.accept
+        return child.takes
 
     def drop_late(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """Forwards a record to the children that get late records."""
@@ -177,6 +179,8 @@ class PathBuilder:
         self._made[name] = made
         if isinstance(node, nodes.SinkNode):
             made.process = self._sink(node)
+            if meter is None and node.topic is not None and node.partitioner is None:
+                made.takes = made.process
             return made
         made.children = [self.node(child) for child in node.result_children]
         if isinstance(node, nodes.ProcessorNode) and node.late is not None:
@@ -286,7 +290,7 @@ class PathBuilder:
         serialize_key, serialize = self.plan.key_serde(node).serialize, self.plan.value_serde(node).serialize
         append, write = env.output.to(topic).append, self._write(node)
 
-        def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
+        def process(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
             if isinstance(key, Windowed):
                 write(topic, None, key, value, timestamp, headers)
                 return

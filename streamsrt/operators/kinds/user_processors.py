@@ -69,7 +69,8 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         before = context.current
         # What a named tuple does, at a third of the time.
-        record: Record[object, object] = new(Record, (key, value, timestamp, tuple(headers)))
+        headers = headers if type(headers) is tuple else tuple(headers)
+        record: Record[object, object] = new(Record, (key, value, timestamp, headers))
         context.current = record if old is None else TableRecord.of(record, old)
         try:
             step(context.current)
@@ -174,7 +175,10 @@ class Context:
             check_forwarded(self._node.name, record)
         env = self._env
         if env.punctuation_time_ms is None or env.source is not None:
-            self._forward(record, child)
+            if child is None and type(record) is Record:
+                self._to_all(record[0], record[1], timestamp, record[3])
+            else:
+                self._forward(record, child)
             return
         # No input record: if a later step fails, the failed record is the one forwarded by the punctuation.
         env.source = partial(forwarded_record, env.plan, self._node.name, record)
