@@ -62,6 +62,7 @@ from streamsrt.state.kinds import Cache, cache_of
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
+from topology import serdes
 from topology.graph import nodes
 from topology.graph.operations.traits import Code, RunEnd, own_store, traits_of, window_size_ms
 from topology.spec.codecs import ProgramSerde
@@ -76,13 +77,14 @@ _EMPTY_HEADERS: tuple[()] = ()
 
 
 class _Input(NamedTuple):
-    """The data of a source and a partition for processor nodes. ``forward``: to the source's node."""
+    """The data of a source and a partition for processor nodes. ``forward``: to the source's node. ``from_key``,
+    ``from_value``: None where bytes stay as they are."""
 
     source: str
     topic: str
     partition: int
-    from_key: Callable[[bytes], object]
-    from_value: Callable[[bytes], object]
+    from_key: Callable[[bytes], object] | None
+    from_value: Callable[[bytes], object] | None
     forward: Callable[..., None]
 
 
@@ -412,7 +414,7 @@ class Runner:
         else:
             offsets = range(columns.base_offset, columns.base_offset + len(columns.keys))
         rows = zip(origins, columns.keys, columns.values, columns.timestamps, headers, offsets, strict=False)
-        schedules, new = env.schedules(PunctuationType.STREAM_TIME), tuple.__new__
+        schedules, new = env.schedules(PunctuationType.STREAM_TIME).waiting, tuple.__new__
         index = -1
         try:
             for origin, raw_key, raw_value, timestamp, header, offset in rows:
@@ -421,8 +423,8 @@ class Runner:
                 if timestamp > env.stream_time_ms:
                     env.stream_time_ms = timestamp
                 try:
-                    key = None if raw_key is None else from_key(raw_key)
-                    value = None if raw_value is None else from_value(raw_value)
+                    key = raw_key if raw_key is None or from_key is None else from_key(raw_key)
+                    value = raw_value if raw_value is None or from_value is None else from_value(raw_value)
                 except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
                     self._failed_to_deserialize(_context_at(partitions, columns, index, source), error)
                     continue
@@ -449,7 +451,10 @@ class Runner:
         if found is None:
             node = self.plan.node(source)
             assert isinstance(node, nodes.SourceNode)
-            from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
+            from_key, from_value = (
+                None if serde is serdes.bytes else serde.deserialize
+                for serde in (self.plan.key_serde(node), self.plan.value_serde(node))
+            )
             found = _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
             self._inputs[source, topic_partition] = found
         return found

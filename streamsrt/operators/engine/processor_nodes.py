@@ -57,11 +57,15 @@ class PathNode:
             self.process(key, value, timestamp, headers, old)
         except (RecordError, StateError):
             raise
-        except BaseException as error:  # a user's function may raise anything
-            if isinstance(error, SkippedAtSinkError) and not self.children:
-                # This is the sink: what forwarded to it ends as well.
-                raise
-            self.env.failed(self.name, error, key, value, timestamp, headers)
+        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
+            self.fail(error, key, value, timestamp, headers)
+
+    def fail(self, error: BaseException, key: object, value: object, timestamp: int, headers: Headers) -> None:
+        """Handles a failure in its step, while the exception is handled: skips the record, or raises."""
+        if isinstance(error, SkippedAtSinkError) and not self.children:
+            # This is the sink: what forwarded to it ends as well.
+            raise error
+        self.env.failed(self.name, error, key, value, timestamp, headers)
 
     @property
     def forward(self) -> Forward:

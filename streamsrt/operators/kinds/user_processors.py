@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamsrt.config import below
-from streamsrt.errors import ProcessingError, StreamsError, UserError
+from streamsrt.errors import ProcessingError, RecordError, StateError, StreamsError, UserError
 from streamsrt.operators.engine.environment import Environment, is_interrupt
 from streamsrt.operators.engine.forwarded_records import check_forwarded, forwarded_record
 from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
@@ -68,8 +68,8 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         before = context.current
-        # What a named tuple does, at a third of the time.
         headers = headers if type(headers) is tuple else tuple(headers)
+        # What a named tuple does, at a third of the time.
         record: Record[object, object] = new(Record, (key, value, timestamp, headers))
         context.current = record if old is None else TableRecord.of(record, old)
         try:
@@ -77,6 +77,24 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
         finally:
             context.current = before
 
+    def take(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
+        """As the node's own step around this one: a call less for each record."""
+        if old is not None or type(headers) is not tuple:
+            made.accept(key, value, timestamp, headers, old)
+            return
+        before = context.current
+        context.current = record = new(Record, (key, value, timestamp, headers))
+        try:
+            step(record)
+        except (RecordError, StateError):
+            raise
+        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
+            made.fail(error, key, value, timestamp, headers)
+        finally:
+            context.current = before
+
+    if type(made) is PathNode:
+        made.takes = take
     return process
 
 
