@@ -112,7 +112,6 @@ class Runner:
         self.plan = plan
         self.caches = caches
         self.counters = Counters()
-        self._collect = collect
         self._task_partition = task_partition
         self.env = Environment(
             plan,
@@ -125,13 +124,14 @@ class Runner:
             global_stores,
             task_dir=task_dir,
         )
+        self._collect = self.env.collect
         self.env.system_time_ms = system_time_ms
         self.env.open_calls = open_calls
         self.env.node_meters, self.env.store_meters = node_meters, store_meters
         self._compiler = Compiler(self.env, EMITS, OF_VERSIONS)
         self._path = PathBuilder(self.env, MAKERS, wrap_operator)
         self._inputs: dict[tuple[str, tuple[str, int]], _Input] = {}
-        self._gathers = gathers_output
+        self.env.output.gathers = gathers_output
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(traits_of(op).code is Code.PROCESSOR for op in used) or any(
             isinstance(node, nodes.ProcessorNode) and node.wrapped_by is not None for node in plan.subtopology.nodes
@@ -383,21 +383,18 @@ class Runner:
         columns: RecordColumns | MergedColumns,
     ) -> None:
         """On processor nodes. ``sources``, ``partitions``: of the columns, or of each of their parts."""
-        output = self.env.output
-        output.is_gathering = self._gathers
+        inputs = [self._input(*each) for each in zip(sources, partitions, strict=True)]
+        is_processed = False
         try:
-            self._run_records(
-                [self._input(*each) for each in zip(sources, partitions, strict=True)], partitions, columns
-            )
-        finally:
-            output.is_gathering = False
-            try:
-                output.hand_over()
-            except StreamsError as failure:
+            with self.env.output:
+                self._run_records(inputs, partitions, columns)
+                is_processed = True
+        except StreamsError as failure:
+            if is_processed:
                 # Refused by the collector: nothing of the run may count as done.
                 self.failed_index = 0
                 failure.is_in_order = False
-                raise
+            raise
 
     def _run_records(
         self,
@@ -477,8 +474,13 @@ class Runner:
 
     def flush(self) -> None:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
+        self.env.finish_calls()
+        if self.has_changes():
+            with self.env.output:
+                self._flush_all()
+
+    def _flush_all(self) -> None:
         env = self.env
-        env.finish_calls()
         try:
             while self.has_changes():
                 for store, flush in self._flushes:
@@ -613,6 +615,10 @@ class Runner:
 
         ``is_behind``: records wait to be processed, so nothing is idle.
         """
+        with self.env.output:
+            return self._punctuate(system_time_ms, is_behind=is_behind)
+
+    def _punctuate(self, system_time_ms: int, *, is_behind: bool) -> int:
         self.env.system_time_ms = system_time_ms
         ran = self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
         self.env.finish_batches()

@@ -1,10 +1,10 @@
-"""What processor nodes write while a run is processed: handed over at its end, by topic, as generated functions do.
+"""What processor nodes write in a run, a flush or a punctuation: handed over at its end, as generated functions do.
 
 1. A collector takes columns. Handing over a record at a time costs several times what the record itself costs.
 2. Records for one topic keep their order, however their partitions are chosen. Between topics there is no order.
-3. Outside of a run (flushes, punctuations by the wall clock) records are handed over at once.
+3. Outside of these records are handed over at once.
 4. A topic is looked up with its first record of a run, so that a missing one fails where it is written to. What the
-   collector refuses later is nobody's: nothing of the run counts as done.
+   collector refuses later is no single record's: nothing of the run counts as done.
 """
 
 from __future__ import annotations
@@ -79,15 +79,28 @@ class TopicOutput:
 
 
 class GatheredOutput:
-    """Of one task. ``collect`` hands over; ``partitions_of_topic`` raises MissingTopicError. Whoever processes a run sets
-    ``is_gathering`` meanwhile, and calls :meth:`hand_over` at its end."""
+    """Of one task. ``collect`` hands over; ``partitions_of_topic`` raises MissingTopicError. Used as a context manager, it
+    gathers meanwhile; within another one, that one hands over."""
 
     def __init__(self, collect: Collect, partitions_of_topic: Callable[[str], int]) -> None:
         self.is_gathering = False
+        self.gathers = True
+        """If not, nothing ever waits."""
+        self._depth = 0
         self._collect = collect
         self._partitions_of_topic = partitions_of_topic
         self._topics: dict[tuple[str, int | None], TopicOutput] = {}
         self._waiting: dict[str, TopicOutput] = {}
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        self.is_gathering = self.gathers
+
+    def __exit__(self, *failure: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.is_gathering = False
+            self.hand_over()
 
     def to(self, topic: str, partition: int | None = None) -> TopicOutput:
         """Returns where records for a topic are added."""

@@ -66,6 +66,16 @@ def test_they_keep_their_order_however_they_are_placed() -> None:
     ]
 
 
+def test_within_another_use_nothing_is_handed_over() -> None:
+    found = Columns()
+    output = GatheredOutput(found.collect, lambda topic: 4)
+    with output:
+        with output:
+            output.to("a").append(b"k", b"1", 10, ())
+        assert found.calls == []
+    assert len(found.calls) == 1
+
+
 def test_outside_of_a_run_nothing_waits() -> None:
     found = Columns()
     output = GatheredOutput(found.collect, lambda topic: 1)
