@@ -7,7 +7,7 @@
 3. :meth:`Runner.flush` empties the caches in topological order. What a flush forwards may change stores further down, so
    it goes on until nothing is dirty.
 4. :meth:`Runner.run_merged` does the same for records of several sources in the order in which they come, by one function
-   that has all of them, or on processor nodes where no source has a function. Else records come in runs of one source
+   that has all of them, or on processor nodes where a source has no function. Else records come in runs of one source
    only (:attr:`Runner.merges`).
 5. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.kinds.counting`). Before anything
    else is run, what was counted so settles into entries.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
@@ -54,7 +54,7 @@ from streamsrt.operators.kinds import counting
 from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
 from streamsrt.operators.kinds.user_processors import wrap_operator
-from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS
+from streamsrt.operators.table import EMITS, MAKERS, OF_VERSIONS, OPERATIONS
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed, UnwritableValueError
 from streamsrt.state.duplicates import DuplicatesCache
@@ -62,6 +62,7 @@ from streamsrt.state.kinds import Cache, cache_of
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
+from topology import serdes
 from topology.graph import nodes
 from topology.graph.operations.traits import Code, RunEnd, own_store, traits_of, window_size_ms
 from topology.spec.codecs import ProgramSerde
@@ -76,18 +77,20 @@ _EMPTY_HEADERS: tuple[()] = ()
 
 
 class _Input(NamedTuple):
-    """The data of a source and a partition for processor nodes. ``forward``: to the source's node."""
+    """The data of a source and a partition for processor nodes. ``forward``: to the source's node. ``from_key``,
+    ``from_value``: None where bytes stay as they are."""
 
     source: str
     topic: str
     partition: int
-    from_key: Callable[[bytes], object]
-    from_value: Callable[[bytes], object]
+    from_key: Callable[[bytes], object] | None
+    from_value: Callable[[bytes], object] | None
     forward: Callable[..., None]
 
 
 class Runner:
-    """One per task. ``collect`` is :meth:`RecordCollector.add`. ``generate`` False: everything on processor nodes."""
+    """One per task. ``collect`` is :meth:`RecordCollector.add`. ``generate`` False: everything on processor nodes.
+    ``gathers_output`` False: what these write is handed over at once."""
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Runner:
         task_dir: Callable[[], DirectoryPath],
         system_time_ms: int = 0,
         generate: bool = True,
+        gathers_output: bool = True,
         open_calls: OpenCalls | None = None,
         global_stores: GlobalStores | None = None,
         node_meters: Mapping[str, NodeMeter] = MappingProxyType({}),
@@ -108,7 +112,6 @@ class Runner:
         self.plan = plan
         self.caches = caches
         self.counters = Counters()
-        self._collect = collect
         self._task_partition = task_partition
         self.env = Environment(
             plan,
@@ -121,19 +124,21 @@ class Runner:
             global_stores,
             task_dir=task_dir,
         )
+        self._collect = self.env.collect
         self.env.system_time_ms = system_time_ms
         self.env.open_calls = open_calls
         self.env.node_meters, self.env.store_meters = node_meters, store_meters
-        self._compiler = Compiler(self.env, EMITS)
+        self._compiler = Compiler(self.env, EMITS, OF_VERSIONS)
         self._path = PathBuilder(self.env, MAKERS, wrap_operator)
+        self._inputs: dict[tuple[str, tuple[str, int]], _Input] = {}
+        self.env.output.gathers = gathers_output
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(traits_of(op).code is Code.PROCESSOR for op in used) or any(
             isinstance(node, nodes.ProcessorNode) and node.wrapped_by is not None for node in plan.subtopology.nodes
         )
         ends = {traits_of(op).run_end for op in used}
         self._calls = RunEnd.CALLS in ends
-        # User's processors may do things at the end of a run, too.
-        self._ends_with_runs = self._has_processors or bool(ends - {RunEnd.NOTHING})
+        self._ends_with_runs = bool(ends - {RunEnd.NOTHING})
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
         self._has_idle = bool(self._idle)
@@ -201,21 +206,22 @@ class Runner:
 
     @property
     def merges(self) -> bool:
-        """Whether records of all sources can be taken together: by one function, or all of them on processor nodes."""
+        """Whether records of all sources can be taken together: by one function, or on processor nodes where a source has
+        no function."""
         if self._merging is None:
-            self._merging = not self._ends_with_runs and (
-                self._has_path_only
+            self._merging = not (self._ends_with_runs or self.env.ends_with_runs) and (
+                self._needs_nodes
                 or all(self._merged_function(headers=headers) is not None for headers in (False, True))
             )
         return self._merging
 
     @property
-    def _has_path_only(self) -> bool:
-        """Whether there is no function for any source."""
+    def _needs_nodes(self) -> bool:
+        """Whether there is no function for one of the sources."""
         if not self._generate:
             return True
         names = [source.name for source in self.plan.subtopology.sources]
-        return all(self._function(name, flush=False) is None for name in names)
+        return any(self._function(name, flush=False) is None for name in names)
 
     def run_merged(self, sources: Sequence[str], partitions: Sequence[tuple[str, int]], merged: MergedColumns) -> None:
         """As :meth:`run`, where :attr:`merges`. ``sources``, ``partitions``: of each of its parts."""
@@ -226,7 +232,7 @@ class Runner:
             for source in sources:
                 self._idle.arrived(source)
         self._settle_counts()
-        generated = None if self._has_path_only else self._merged_function(headers=self._headers)
+        generated = None if self._needs_nodes else self._merged_function(headers=self._headers)
         if generated is None:
             self._run_nodes(sources, partitions, merged)
         else:
@@ -381,48 +387,78 @@ class Runner:
         columns: RecordColumns | MergedColumns,
     ) -> None:
         """On processor nodes. ``sources``, ``partitions``: of the columns, or of each of their parts."""
-        env = self.env
         inputs = [self._input(*each) for each in zip(sources, partitions, strict=True)]
+        is_processed = False
+        try:
+            with self.env.output:
+                self._run_records(inputs, partitions, columns)
+                is_processed = True
+        except StreamsError as failure:
+            if is_processed:
+                # Refused by the collector: nothing of the run may count as done.
+                self.failed_index = 0
+                failure.is_in_order = False
+            raise
+
+    def _run_records(
+        self,
+        inputs: Sequence[_Input],
+        partitions: Sequence[tuple[str, int]],
+        columns: RecordColumns | MergedColumns,
+    ) -> None:
+        env = self.env
         expiry = self._expiry if self._expiry.stores else None
         headers = repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers
         origins = columns.origins if isinstance(columns, MergedColumns) else repeat(0)
-        rows = zip(origins, columns.keys, columns.values, columns.timestamps, headers, strict=False)
         if isinstance(columns, MergedColumns) or columns.offsets is not None:
             offsets: Sequence[int] = columns.offsets or ()
         else:
             offsets = range(columns.base_offset, columns.base_offset + len(columns.keys))
-        at_its_sinks = suppress(SkippedAtSinkError)
-        schedules, new = env.schedules(PunctuationType.STREAM_TIME), tuple.__new__
-        for index, (origin, raw_key, raw_value, timestamp, header) in enumerate(rows):
-            self.failed_index = index
-            source, topic, partition, from_key, from_value, forward = inputs[origin]
-            if timestamp > env.stream_time_ms:
-                env.stream_time_ms = timestamp
-            try:
-                key = None if raw_key is None else from_key(raw_key)
-                value = None if raw_value is None else from_value(raw_value)
-            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                self._failed_to_deserialize(_context_at(partitions, columns, index, source), error)
-                continue
-            # What a named tuple does, at a third of the time.
-            env.metadata = new(RecordMetadata, (topic, partition, offsets[index]))
-            env.source = (raw_key, raw_value, header, timestamp)
-            if expiry is not None:
-                expiry.run(env.stream_time_ms)
-            with at_its_sinks:
-                forward(key, value, timestamp, header)
-            if expiry is not None:
-                expiry.run(env.stream_time_ms)
-            if schedules:
-                env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
-        env.metadata = env.source = None
-        env.finish_batches()
+        rows = zip(origins, columns.keys, columns.values, columns.timestamps, headers, offsets, strict=False)
+        schedules, new = env.schedules(PunctuationType.STREAM_TIME).waiting, tuple.__new__
+        index = -1
+        try:
+            for origin, raw_key, raw_value, timestamp, header, offset in rows:
+                index += 1
+                source, topic, partition, from_key, from_value, forward = inputs[origin]
+                if timestamp > env.stream_time_ms:
+                    env.stream_time_ms = timestamp
+                try:
+                    key = raw_key if raw_key is None or from_key is None else from_key(raw_key)
+                    value = raw_value if raw_value is None or from_value is None else from_value(raw_value)
+                except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
+                    self._failed_to_deserialize(_context_at(partitions, columns, index, source), error)
+                    continue
+                # What a named tuple does, at a third of the time.
+                env.metadata = new(RecordMetadata, (topic, partition, offset))
+                env.source = (raw_key, raw_value, header, timestamp)
+                if expiry is not None:
+                    expiry.run(env.stream_time_ms)
+                try:  # noqa: SIM105  # entering suppress() for each record costs as much as a step
+                    forward(key, value, timestamp, header)
+                except SkippedAtSinkError:
+                    pass
+                if expiry is not None:
+                    expiry.run(env.stream_time_ms)
+                if schedules:
+                    env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
+            env.metadata = env.source = None
+            env.finish_batches()
+        finally:
+            self.failed_index = max(index, 0)
 
     def _input(self, source: str, topic_partition: tuple[str, int]) -> _Input:
-        node = self.plan.node(source)
-        assert isinstance(node, nodes.SourceNode)
-        from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
-        return _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
+        found = self._inputs.get((source, topic_partition))
+        if found is None:
+            node = self.plan.node(source)
+            assert isinstance(node, nodes.SourceNode)
+            from_key, from_value = (
+                None if serde is serdes.bytes else serde.deserialize
+                for serde in (self.plan.key_serde(node), self.plan.value_serde(node))
+            )
+            found = _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
+            self._inputs[source, topic_partition] = found
+        return found
 
     def pass_time(self, name: str, ms: int) -> None:
         """Moves the stream time of the operation of a node on, as a record of a key that another process has would do.
@@ -442,8 +478,13 @@ class Runner:
 
     def flush(self) -> None:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
+        self.env.finish_calls()
+        if self.has_changes():
+            with self.env.output:
+                self._flush_all()
+
+    def _flush_all(self) -> None:
         env = self.env
-        env.finish_calls()
         try:
             while self.has_changes():
                 for store, flush in self._flushes:
@@ -578,6 +619,10 @@ class Runner:
 
         ``is_behind``: records wait to be processed, so nothing is idle.
         """
+        with self.env.output:
+            return self._punctuate(system_time_ms, is_behind=is_behind)
+
+    def _punctuate(self, system_time_ms: int, *, is_behind: bool) -> int:
         self.env.system_time_ms = system_time_ms
         ran = self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
         self.env.finish_batches()

@@ -219,7 +219,11 @@ OPERATIONS: Mapping[type, Operator] = MappingProxyType(
             foreign_key_joins.make_response_join, None, NO_FOREIGN_KEY_JOIN, NO_STORE, BETWEEN_TOPICS
         ),
         operations.StreamGlobalTableJoin: Operator(
-            global_joins.make_stream_global_table_join, None, AS_OF_PLAN, OF_RECORDS, global_joins.IN_SLICES
+            global_joins.make_stream_global_table_join,
+            global_joins.emit_stream_global_table_join,
+            AS_OF_PLAN,
+            OF_RECORDS,
+            global_joins.IN_SLICES,
         ),
     }
 )
@@ -227,3 +231,5 @@ MAKERS: Mapping[type, Maker] = MappingProxyType({kind: row.make for kind, row in
 EMITS: Mapping[type, Emit] = MappingProxyType(
     {kind: row.emit for kind, row in OPERATIONS.items() if row.emit is not None}
 )
+OF_VERSIONS: frozenset[type] = frozenset({operations.TableSource, operations.StreamTableJoin})
+"""Operations whose code knows versioned stores."""

@@ -54,6 +54,7 @@ class _Access(Generic[StoreCache, Change]):
         self.name = cache.name
         self._cache = cache
         self._serde = key_serde
+        self._serialize = key_serde.serialize
         self._now = now
         self._on_change = on_change
 
@@ -85,14 +86,15 @@ class KeyValueAccess(_TimestampedAccess[KeyValueCache]):
     """A key-value store (:class:`topology.spec.stores.KeyValueStore`)."""
 
     def get(self, key: object) -> Any:
-        return self._result(self._cache[self._serde.serialize(key)])
+        entry = self._cache[self._serialize(key)]
+        return self._result(entry) if self._timestamped else entry.value
 
     def put(self, key: object, value: Any) -> None:
         timestamp, headers, sequence = self._now()
         if self._timestamped and value is not None:
             value, timestamp = value
             _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
-        entry = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
+        entry = self._cache.put(self._serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(entry)
 
@@ -165,7 +167,7 @@ class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a Duplicates
             value, timestamp = value
             _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
         _check_time(self.name, "the start of a window", window_start)
-        entry = self._cache.put(self._serde.serialize(key), window_start, value, timestamp, headers, sequence)
+        entry = self._cache.put(self._serialize(key), window_start, value, timestamp, headers, sequence)
         self._cache.count_if_expired(window_start)
         if self._on_change is not None:
             self._on_change(entry)
@@ -174,21 +176,21 @@ class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a Duplicates
         newest = self._cache.newest()
         if not newest - self._cache.retention_ms < time <= newest:
             return None
-        return self._result(self._cache[time][self._serde.serialize(key)])
+        return self._result(self._cache[time][self._serialize(key)])
 
     def _entries(self, time_from: int, time_to: int) -> Iterator[Entry]:
         return (entry for entry in self._cache.rows() if time_from <= entry.start <= time_to)
 
     def fetch_range(self, key: object, time_from: int, time_to: int) -> StartedRows:
-        raw = self._serde.serialize(key)
+        raw = self._serialize(key)
         return ((e.start, self._result(e)) for e in self._entries(time_from, time_to) if e.key == raw)
 
     def backward_fetch_range(self, key: object, time_from: int, time_to: int) -> StartedRows:
         return iter(list(self.fetch_range(key, time_from, time_to))[::-1])
 
     def fetch_keys(self, key_from: object, key_to: object, time_from: int, time_to: int) -> WindowedRows:
-        low = None if key_from is None else self._serde.serialize(key_from)
-        high = None if key_to is None else self._serde.serialize(key_to)
+        low = None if key_from is None else self._serialize(key_from)
+        high = None if key_to is None else self._serialize(key_to)
         for entry in self._entries(time_from, time_to):
             if (low is None or low <= entry.key) and (high is None or entry.key <= high):
                 yield self._windowed(entry), self._result(entry)
@@ -209,7 +211,7 @@ class DuplicatesAccess(WindowAccess):
     def put(self, key: object, value: object, window_start: int) -> None:
         timestamp, _, _ = self._now()
         _check_time(self.name, "the start of a window", window_start)
-        raw_key = self._serde.serialize(key)
+        raw_key = self._serialize(key)
         self._cache.put(raw_key, window_start, value, None if value is None else self._cache.format.serialize(value))
         if self._on_change is not None:
             entry = Entry(raw_key, value, timestamp, window_start)
@@ -218,7 +220,7 @@ class DuplicatesAccess(WindowAccess):
 
     def fetch(self, key: object, time: int) -> Any:
         """The first value of that key and window."""
-        rows = self._cache.fetch(self._serde.serialize(key), time, time)
+        rows = self._cache.fetch(self._serialize(key), time, time)
         return rows[0][2] if rows else None
 
 
@@ -227,7 +229,7 @@ class SessionAccess(_Access[SessionCache, SessionEntry]):
 
     def put(self, session: Windowed[object], value: object) -> None:
         timestamp, headers, sequence = self._now()
-        raw = self._serde.serialize(session.key)
+        raw = self._serialize(session.key)
         _check_time(self.name, "the start of a session", session.start_ms)
         _check_time(self.name, "the end of a session", session.end_ms)
         entry = self._cache.put(raw, session.start_ms, session.end_ms, value, timestamp, headers, sequence)
@@ -239,11 +241,11 @@ class SessionAccess(_Access[SessionCache, SessionEntry]):
         self.put(session, None)
 
     def fetch_session(self, key: object, start: int, end: int) -> Any:
-        entry = self._cache.session(self._serde.serialize(key), start, end)
+        entry = self._cache.session(self._serialize(key), start, end)
         return None if entry is None else entry.value
 
     def find_sessions(self, key: object, earliest_end: int, latest_start: int) -> WindowedRows:
-        found = self._cache.find(self._serde.serialize(key), earliest_end, latest_start)
+        found = self._cache.find(self._serialize(key), earliest_end, latest_start)
         return iter([(Windowed(key, e.start, e.end), e.value) for e in found])
 
     def fetch(self, key: object) -> WindowedRows:
@@ -260,7 +262,7 @@ class VersionedAccess(_Access[VersionedCache, VersionPut]):
     def put(self, key: object, value: object, timestamp: int) -> int | None:
         _, headers, sequence = self._now()
         _check_time(self.name, "the time from which a version is valid", timestamp)
-        put = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
+        put = self._cache.put(self._serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(put)
         return put.valid_to_ms
@@ -271,8 +273,8 @@ class VersionedAccess(_Access[VersionedCache, VersionPut]):
         return before
 
     def get(self, key: object, as_of: int | None = None) -> Version | None:
-        found = self._cache.version(self._serde.serialize(key), as_of)
+        found = self._cache.version(self._serialize(key), as_of)
         return None if found is None else VersionedRecord(*found)
 
     def versions(self, key: object) -> list[Version]:
-        return [VersionedRecord(*found) for found in self._cache.versions(self._serde.serialize(key))]
+        return [VersionedRecord(*found) for found in self._cache.versions(self._serialize(key))]

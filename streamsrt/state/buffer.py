@@ -32,6 +32,8 @@ _CONTEXT = Struct(">qqi")
 _INTS = Struct(">ii")
 _INT = Struct(">i")
 _TIME = Struct(">q")
+_NONES = Struct(">iiiii")
+_NO_TIME = _TIME.pack(0)
 _NONE, _SAME_AS_PRIOR = -1, -2
 _VERSION_HEADER = "v"
 VERSION_HEADERS = ((_VERSION_HEADER, b"\x03"),)
@@ -111,6 +113,17 @@ class HeldFormat:
         parts += [_sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(self.raw(change.new))]
         # A window may end after the last timestamp that there is: it never closes, and the bytes have no later time.
         return b"".join(parts) + _TIME.pack(min(change.time_ms, END_OF_TIME_MS))
+
+    def record_row(self, value: bytes, timestamp: int, headers: Headers, origin: tuple[str, int, int]) -> bytes:
+        """As :meth:`to_bytes` of a record that replaces nothing, and has no time by which it is ordered."""
+        if headers:
+            raw = HeldFormat(self.name, bytes, bytes)
+            return raw.to_bytes(Held(b"", 0, value, None, None, timestamp, headers, origin))
+        topic, partition, offset = origin
+        raw_topic = topic.encode()
+        head = _CONTEXT.pack(timestamp, offset, len(raw_topic))
+        tail = _NONES.pack(partition, 0, _NONE, _NONE, len(value))
+        return b"".join((head, raw_topic, tail, value, _NO_TIME))
 
     def from_bytes(self, key: bytes, row: bytes) -> Held:
         """The change in a row of the changelog. Raises StateError."""

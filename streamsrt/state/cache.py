@@ -38,6 +38,7 @@ _COUNTED: Final = -(1 << 62)
 _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
 _by_sequence = attrgetter("sequence")
+_old = attrgetter("old")
 
 Serialize = Callable[[Any], bytes]  # of the type that the program's serde takes
 Deserialize = Callable[[bytes], object]
@@ -309,7 +310,8 @@ class KeyValueCache(dict[bytes, Entry]):
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Takes the dirty entries out; None where there are none.
 
-        Where the result ``forwards``, a key that came and went between two flushes is left out.
+        A key that came and went between two flushes is left out, as far as that is known; where the result ``forwards``,
+        it is looked up.
         """
         if self.counts is not None and self.counts.has_changes:
             changes = self.counts.take_changes()
@@ -327,8 +329,9 @@ class KeyValueCache(dict[bytes, Entry]):
             if entry.value is None:
                 deleted = True
         changed = entries
-        if forwards and deleted:
-            changed = [e for e in entries if e.value is not None or self.value_before(e) is not None]
+        if deleted:
+            before = self.value_before if forwards else _old
+            changed = [e for e in entries if e.value is not None or before(e) is not None]
         if not changed:
             return None
         return self._flushed(Flushed.of(changed, self.format.serialize))
@@ -336,7 +339,7 @@ class KeyValueCache(dict[bytes, Entry]):
     def _flush_one(self, entry: Entry, *, forwards: bool) -> Flushed | None:
         """The only changed row, as most commits after a single record have it: what is done for columns costs more."""
         entry.dirty = False
-        if forwards and entry.value is None and self.value_before(entry) is None:
+        if entry.value is None and (self.value_before(entry) if forwards else entry.old) is None:
             return None
         key, form = entry.key, self.format
         flushed = Flushed([key], [entry.value], [entry.timestamp], form.serialize, entries=[entry])

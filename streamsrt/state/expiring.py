@@ -31,7 +31,8 @@ class ExpiringCache(KeyValueCache):
 
     def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
         """Changes the row and returns its entry; it lives on from ``timestamp``."""
-        self._load()
+        if not self._loaded:
+            self._load()
         if value is not None:
             queued = self._queued.get(key)
             if queued is None or timestamp < queued:
@@ -40,7 +41,8 @@ class ExpiringCache(KeyValueCache):
 
     def first(self, now_ms: int) -> Entry | None:
         """The entry that expired first, by time, then by key, of those that have at ``now_ms``; None where none has."""
-        self._load()
+        if not self._loaded:
+            self._load()
         order, until = self._order, now_ms - self.ttl_ms
         while order and order[0][0] <= until:
             timestamp, key = order[0]

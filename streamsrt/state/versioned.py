@@ -26,6 +26,7 @@ from streamsrt.state.store import BytesStore
 from streamsrt.state.windowed import STREAM_TIME_KEY
 
 _TIME = Struct(">q")
+_pack_time, _unpack_time = _TIME.pack, _TIME.unpack_from
 _TIME_BYTES = 8
 _LATEST = b"\0"
 _HISTORY = b"\1"
@@ -114,14 +115,22 @@ class VersionedBytesStore(OverBytes):
         if timestamp_ms < self._stream_time_ms - self.history_retention_ms:
             self.dropped_rows += 1
             return
-        self._stream_time_ms = max(self._stream_time_ms, timestamp_ms)
+        if timestamp_ms > self._stream_time_ms:
+            self._stream_time_ms = timestamp_ms
         latest = self._get(_LATEST + key)
+        if latest is not None and value is not None:
+            (before_ms,) = _unpack_time(latest)
+            if timestamp_ms > before_ms:
+                # Most come in order.
+                self._keep(key, before_ms, _VALUE + latest[_TIME_BYTES:], timestamp_ms)
+                self._batch[_LATEST + key] = _pack_time(timestamp_ms) + value
+                return
         newest_ms = self._newest_deletion_ms if latest is None else int(_TIME.unpack_from(latest)[0])
         if timestamp_ms < newest_ms or (latest is None and timestamp_ms == newest_ms):
             self._insert(key, timestamp_ms, value, None if latest is None else newest_ms)
             return
         if latest is not None and timestamp_ms > newest_ms:
-            self._keep(_Row(key, newest_ms, latest[_TIME_BYTES:], timestamp_ms))
+            self._keep(key, newest_ms, _VALUE + latest[_TIME_BYTES:], timestamp_ms)
         self._put_latest(key, timestamp_ms, value)
 
     def _put_latest(self, key: bytes, timestamp_ms: int, value: bytes | None) -> None:
@@ -129,7 +138,7 @@ class VersionedBytesStore(OverBytes):
             self._batch[_LATEST + key] = _TIME.pack(timestamp_ms) + value
             return
         self._batch[_LATEST + key] = None
-        self._keep(_Row(key, timestamp_ms, None, timestamp_ms))
+        self._keep(key, timestamp_ms, _DELETED, timestamp_ms)
         self._newest_deletion_ms = max(self._newest_deletion_ms, timestamp_ms)
 
     def _insert(self, key: bytes, timestamp_ms: int, value: bytes | None, latest_ms: int | None) -> None:
@@ -140,29 +149,32 @@ class VersionedBytesStore(OverBytes):
             later.append(latest_ms)
         for row in rows:
             if row.timestamp_ms == timestamp_ms:
-                self._change(row, None)
+                self._change(key, row.timestamp_ms, row.valid_to_ms // self.segment_interval_ms, None)
             elif row.value is not None and row.timestamp_ms < timestamp_ms < row.valid_to_ms:
-                self._change(row, None)
-                self._keep(row._replace(valid_to_ms=timestamp_ms))
+                self._change(key, row.timestamp_ms, row.valid_to_ms // self.segment_interval_ms, None)
+                self._keep(key, row.timestamp_ms, _VALUE + row.value, timestamp_ms)
         if not later:
             self._put_latest(key, timestamp_ms, value)
         else:
-            self._keep(_Row(key, timestamp_ms, value, timestamp_ms if value is None else min(later)))
+            content, valid_to_ms = (_DELETED, timestamp_ms) if value is None else (_VALUE + value, min(later))
+            self._keep(key, timestamp_ms, content, valid_to_ms)
 
-    def _keep(self, row: _Row) -> None:
-        segment = row.valid_to_ms // self.segment_interval_ms
+    def _keep(self, key: bytes, timestamp_ms: int, content: bytes, valid_to_ms: int) -> None:
+        segment = valid_to_ms // self.segment_interval_ms
         if segment < self._live_segment():
             return
         if self._oldest_segment is None or segment < self._oldest_segment:
             self._oldest_segment = segment
-        content = _DELETED if row.value is None else _VALUE + row.value
-        self._change(row, _TIME.pack(row.valid_to_ms) + content)
+        self._change(key, timestamp_ms, segment, _pack_time(valid_to_ms) + content)
 
-    def _change(self, row: _Row, content: bytes | None) -> None:
-        segment = _TIME.pack(row.valid_to_ms // self.segment_interval_ms)
-        stored_key = _HISTORY + segment + row.key + _TIME.pack(row.timestamp_ms)
-        self._batch[stored_key] = content
-        self._pending.setdefault(row.key, []).append(stored_key)
+    def _change(self, key: bytes, timestamp_ms: int, segment: int, row: bytes | None) -> None:
+        stored_key = _HISTORY + _pack_time(segment) + key + _pack_time(timestamp_ms)
+        self._batch[stored_key] = row
+        known = self._pending.get(key)
+        if known is None:
+            self._pending[key] = [stored_key]
+        else:
+            known.append(stored_key)
 
     def _delete_expired(self) -> None:
         oldest, live = self._oldest_segment, self._live_segment()

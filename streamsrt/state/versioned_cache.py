@@ -1,7 +1,7 @@
 """Typed versions between the operators of a task and its versioned store.
 
-1. Versions of the keys in use are here with deserialized values. For a key that is only read and put in order, that is
-   its newest version; the rest is loaded when an older one is read or put.
+1. Versions of the keys in use are here with deserialized values. For a key that is only read and put in order, these are
+   its newest version and those that were put since; the rest is loaded when an older one is read or put.
 2. The caller logs and forwards a put immediately: versions are never held back. :meth:`VersionedCache.write` writes the
    puts since the last call to the store, in their order, with the changelog offset.
 3. Only versions that are in the store are dropped from here.
@@ -106,9 +106,18 @@ class VersionedCache(dict[bytes, VersionedEntry]):
             put.is_stored = False
             self.expired_puts += 1
             return put
-        self.stream_time_ms = max(self.stream_time_ms, timestamp)
+        if timestamp > self.stream_time_ms:
+            self.stream_time_ms = timestamp
         entry = self[key]
         timestamps = entry.timestamps
+        if value is not None and timestamps and timestamp > timestamps[-1]:
+            # Most come in order.
+            timestamps.append(timestamp)
+            entry.values.append(value)
+            self._versions += 1
+            if len(timestamps) > _MANY_VERSIONS:
+                self._forget_expired(entry)
+            return put
         newest_ms = timestamps[-1] if timestamps else self._newest_deletion_ms
         if timestamp <= newest_ms:
             self._complete(entry)
@@ -171,7 +180,8 @@ class VersionedCache(dict[bytes, VersionedEntry]):
             return None if entry.value is None else (entry.value, entry.timestamp, None)
         if as_of_ms < self.stream_time_ms - self.store.history_retention_ms:
             return None
-        self._complete(entry)
+        if not timestamps or as_of_ms < timestamps[0]:
+            self._complete(entry)
         at = bisect_right(timestamps, as_of_ms) - 1
         if at < 0 or entry.values[at] is None:
             return None

@@ -120,6 +120,7 @@ class Task:
             task_dir=task_dir or PassingDirectory(),
             system_time_ms=now_ms,
             generate=config.generate,
+            gathers_output=config.gathers_output,
             open_calls=AsyncCalls,
             global_stores=global_stores,
             node_meters=self.meter.nodes,

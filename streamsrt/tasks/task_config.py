@@ -34,6 +34,8 @@ class TaskConfig:
     given_settings: Mapping[str, Any] = field(default_factory=dict)
     default_timestamp_extractor: TimestampExtractor | None = None
     generate: bool = True
+    gathers_output: bool = True
+    """Whether what processor nodes write may wait for the end of a run. If not, a record is refused where it is written."""
     outer_join_emit_interval_ms: int = 0
     recording_level: RecordingLevel = "INFO"
     is_measured: bool = True

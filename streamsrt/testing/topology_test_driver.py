@@ -322,7 +322,7 @@ class TopologyTestDriver:
         found = self._counts.tasks(topology)
         self._task_config = replace(TaskConfig.of(config, max(1, len(found))), is_measured=False)
         if not generate or refuse is not None:
-            self._task_config = replace(self._task_config, generate=False)
+            self._task_config = replace(self._task_config, generate=False, gathers_output=refuse is None)
         self._globals = self._global_state(topology)
         self._tasks: list[Task] = []
         self._is_whole = True

@@ -48,6 +48,12 @@ TITLES = {
     "stream-table": "Join of a stream with a table of 10,000 rows",
     "foreign-key": "Join of two tables on a foreign key",
     "table-table": "Join of two tables",
+    "global": "Join of a stream with a global table of 10,000 rows",
+    "versioned": "Join of a stream with a versioned table that changes all the time",
+    "grace": "The same with a grace period of 1 s",
+    "processor": "Processor with a store: get, put and forward for each record",
+    "as-of": "As-of join of two streams, 10 s apart at most",
+    "ttl": "Count per key, whose rows expire after 5 s",
 }
 RECORDS = {
     "stream-stream": 400_000,
@@ -59,12 +65,19 @@ RECORDS = {
     "stream-table": 1_000_000,
     "foreign-key": 400_000,
     "table-table": 1_000_000,
+    "global": 1_000_000,
+    "versioned": 400_000,
+    "grace": 300_000,
+    "processor": 1_000_000,
+    "as-of": 300_000,
+    "ttl": 400_000,
 }
 """Of each stream."""
 RECORDS_MIN = 40_000
 """Ten seconds in each partition."""
 LINES_MIN = 2_000
 WITH_INTERNAL_TOPICS = {"words", "foreign-key"}
+JAVA_HAS = TITLES.keys() - {"as-of", "ttl"}
 QUIX_HAS = {"hopping", "session", "suppress", "stream-table", "stream-stream"}
 CACHE_MAX_BYTES = 64 << 20
 """This runtime's default; Java's is 10 MiB."""
@@ -129,6 +142,9 @@ class Site:
         for topic, columns in topics.items():
             self._load(topic, columns)
         total = sum(len(keys) for columns in topics.values() for keys, _, _ in columns)
+        if operator == "global":
+            # Which is read before the first record is processed.
+            total = records
         # Each word goes through a topic in between.
         awaited = total * (1 + operator_data.LINE_WORDS) if operator == "words" else total
         arguments = [self.cluster.address, operator, ",".join(topics), sink, application, str(awaited), str(state)]
@@ -184,6 +200,8 @@ def beside_java(results: dict[str, dict[str, list[Result]]]) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for operator, of_peers in results.items():
+        if "java" not in of_peers:
+            continue
         runs = [of_peers["ours"], of_peers["java"]]
         warm = [median(run.warm_per_cpu_s or math.nan for run in of_peer) for of_peer in runs]
         peaks = [max(run.peak_bytes for run in of_peer) for of_peer in runs]
@@ -229,7 +247,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints a table per operator; the result is the number of runs whose outputs were wrong."""
     given = options(arguments)
     peers, operators = given.peers.split(","), given.operators.split(",")
-    compared = {name: [peer for peer in peers if peer != "quix" or name in QUIX_HAS] for name in operators}
+    lacks = {"java": TITLES.keys() - JAVA_HAS, "quix": TITLES.keys() - QUIX_HAS}
+    compared = {name: [peer for peer in peers if name not in lacks.get(peer, ())] for name in operators}
     records = {name: {peer: records_of(peer, name, given) for peer in compared[name]} for name in operators}
     results: dict[str, dict[str, list[Result]]] = {name: {peer: [] for peer in compared[name]} for name in operators}
     for peer in peers:

@@ -38,16 +38,20 @@ class Record(NamedTuple, Generic[K, V]):
     headers: Headers = ()
 
     def with_key(self, key: K2) -> Record[K2, V]:
-        return Record(key, self.value, self.timestamp, self.headers)
+        return _new(Record, (key, self[1], self[2], self[3]))
 
     def with_value(self, value: V2) -> Record[K, V2]:
-        return Record(self.key, value, self.timestamp, self.headers)
+        return _new(Record, (self[0], value, self[2], self[3]))
 
     def with_timestamp(self, timestamp: int) -> Record[K, V]:
-        return Record(self.key, self.value, timestamp, self.headers)
+        return _new(Record, (self[0], self[1], timestamp, self[3]))
 
     def with_headers(self, headers: Headers) -> Record[K, V]:
-        return Record(self.key, self.value, self.timestamp, headers)
+        return _new(Record, (self[0], self[1], self[2], headers))
+
+
+_new: Callable[..., Record[Any, Any]] = tuple.__new__
+"""What a named tuple does to make one, at a third of the time."""
 
 
 class RecordMetadata(NamedTuple):

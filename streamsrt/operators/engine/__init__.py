@@ -8,6 +8,7 @@
                          counters, handlers, schedules
 - ``expiry``             deletes expired entries of stores with a ``ttl``, between records
 - ``forwarded_records``  serializes a record that a punctuation forwarded, for its dead letter
+- ``gathered_output``    what processor nodes write in a run, a flush or a punctuation, handed over at its end
 - ``handlers``           what happens to a record that fails: Kafka Streams' three exception handlers as callables
 - ``murmur3``            Murmur3, 128 bits, x64: the hash by which a foreign-key join knows whether a row has changed
                          since it asked

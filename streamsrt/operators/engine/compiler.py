@@ -25,6 +25,7 @@ from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.written_texts import WrittenTexts
 from topology import serdes
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
+from topology.graph.operations import Operation
 from topology.graph.operations.traits import Reads, has_one_result, has_sessions, takes_key, traits_of, window_size_ms
 
 _FAR = 2**63
@@ -42,12 +43,13 @@ class TooComplex(Exception):
 class Compiler:
     """Compiles functions for one task, which share its ``env`` with the processor nodes.
 
-    ``emits``: the code of each operation that has some.
+    ``emits``: the code of each operation that has some. ``of_versions``: those whose code knows versioned stores.
     """
 
-    def __init__(self, env: Environment, emits: Mapping[type, Emit]) -> None:
+    def __init__(self, env: Environment, emits: Mapping[type, Emit], of_versions: frozenset[type]) -> None:
         self.env = env
         self._emits = emits
+        self._of_versions = of_versions
         self.plan = env.plan
         self.caches = env.caches
         self.counters = env.counters
@@ -178,13 +180,19 @@ class Compiler:
                 self._sink(node, flow)
                 return
             assert isinstance(node, ProcessorNode)
-            if not all(self.plan.is_plain(store) for store in node.stores):
+            if not all(self._is_known(store, node.operation) for store in node.stores):
                 raise TooComplex(f"{name}: its store is kept record by record")
             emit = self._emits.get(type(node.operation))
             if emit is None:
                 raise TooComplex(f"{name}: {type(node.operation).__name__}")
             self._count(name, flow.time)
             emit(self, node, node.operation, flow)
+
+    def _is_known(self, store: str, operation: Operation) -> bool:
+        """Whether the operation's code changes or reads such a store."""
+        if self.plan.keeps_versions(store):
+            return type(operation) in self._of_versions
+        return self.plan.is_plain(store)
 
     def _count(self, name: str, time: str) -> None:
         """Counts what comes to a node, where nodes are measured."""

@@ -7,14 +7,15 @@ import re
 import reprlib
 import signal
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from traceback import walk_tb
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
+from streamsrt.operators.engine.gathered_output import GatheredOutput
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology, StreamTime
@@ -157,7 +158,8 @@ class Environment:
         self.user_metrics = UserMetrics(lambda: self.system_time_ms)
         self.global_stores = global_stores
         self.caches = caches
-        self.collect = collect
+        self.output = GatheredOutput(collect, partitions_of_topic)
+        self.collect = self.output.collect
         self.counters = counters
         self.stream_times = stream_times
         self.task_partition = task_partition
@@ -185,6 +187,8 @@ class Environment:
         self.commit_requested = False
         self.is_latest = True
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
+        self.ends_with_runs = False
+        """Whether a processor takes a run of records of one source as a whole."""
         self.batches: list[Callable[[], None]] = []
         """Functions that process the records waiting at operators over batches."""
         self.open_calls: OpenCalls | None = None
@@ -324,7 +328,6 @@ class Environment:
             is_held=isinstance(source, HeldRecord),
         )
 
-    @contextmanager
     def of_earlier(
         self,
         node: str,
@@ -333,22 +336,13 @@ class Environment:
         timestamp: int,
         headers: Headers,
         source: Callable[[], SourceRecord],
-    ) -> Iterator[None]:
+    ) -> EarlierRecord:
         """The context of results of a record that was held back: failures are its own, not those of the record that released
         it.
 
         ``source``: makes its bytes. Where it was read is in :attr:`metadata`; see :attr:`came_unknown`.
         """
-        before = self.source, self.came_unknown
-        self.source = source
-        try:
-            yield
-        except (RecordError, StateError):
-            raise
-        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
-            self.failed(node, error, key, value, timestamp, headers)
-        finally:
-            self.source, self.came_unknown = before
+        return EarlierRecord(self, (node, key, value, timestamp, headers), source)
 
     def context_of_evicted(self, node: str) -> ErrorContext | None:
         """Returns the context of the evicted change that a generated function forwarded last; None if it forwarded none."""
@@ -470,6 +464,37 @@ class Environment:
                 self.punctuation_time_ms = None
 
         return self._schedules[type_].run_due(now_ms, run)
+
+
+class EarlierRecord:
+    """The context that :meth:`Environment.of_earlier` gives."""
+
+    __slots__ = ("_before", "_env", "_record", "_source")
+
+    def __init__(
+        self, env: Environment, record: tuple[str, object, object, int, Headers], source: Callable[[], SourceRecord]
+    ) -> None:
+        self._env = env
+        self._record = record
+        self._source = source
+        self._before = env.source, env.came_unknown
+
+    def __enter__(self) -> None:
+        self._env.source = self._source
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        env = self._env
+        try:
+            if error is not None and not isinstance(error, RecordError | StateError):
+                # A user's function may raise anything.
+                node, *record = self._record
+                env.failed(node, error, *record)  # type: ignore[arg-type]  # mypy does not know what a rest has
+                return True
+        finally:
+            env.source, env.came_unknown = self._before
+        return False
 
 
 def where(plan: ResolvedSubtopology, context: ErrorContext) -> str:

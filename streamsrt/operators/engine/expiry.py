@@ -36,6 +36,11 @@ class Expiry:
 
     def run(self, now_ms: int) -> None:
         """Deletes what has expired at that stream time, and what expires of what follows from it."""
+        if len(self._caches) == 1:
+            (cache,) = self._caches
+            while (found := cache.first(now_ms)) is not None:
+                self._delete(0, found, found.timestamp + cache.ttl_ms)
+            return
         while True:
             due = [
                 (found.timestamp + cache.ttl_ms, index)

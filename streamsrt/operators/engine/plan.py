@@ -203,6 +203,11 @@ class ResolvedSubtopology:
             return True
         return store_traits(spec).changed_in_place and not spec.plain_rows and not spec.keeps_headers
 
+    def keeps_versions(self, store: str) -> bool:
+        """Whether it is a store of the subtopology that has several versions of a row."""
+        spec = self.specs.get(store)
+        return spec is not None and rows_of(spec) is RowsOfKey.VERSIONS
+
     def marks_deletions(self, store: str) -> bool:
         """Whether a tombstone of the store's changelog has the headers of the record that deleted the row: where rows have
         room for headers, which in Java are those of persistent stores only."""

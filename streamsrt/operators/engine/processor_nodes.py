@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     pass
 
 Process = Callable[[Any, Any, int, Headers, Any], None]  # a node takes what the one before it forwards
+Forward = Callable[..., None]
+"""``forward(key, value, timestamp, headers[, old])``."""
 
 
 class PathNode:
     """A node that runs. ``process(key, value, timestamp, headers, old)`` is set by the operation."""
 
-    __slots__ = ("children", "close", "env", "late", "name", "process")
+    __slots__ = ("children", "close", "env", "late", "name", "process", "takes")
 
     def __init__(self, name: str, env: Environment) -> None:
         self.name = name
@@ -45,7 +47,9 @@ class PathNode:
         self.children: list[PathNode] = []
         self.late: PathNode | None = None
         """The child that gets late records."""
-        self.process: Process = self.forward
+        self.process: Process = self._to_all
+        self.takes: Forward = self.accept
+        """What the node before it calls: its step itself where that deals with every failure."""
         self.close: Callable[[], None] = _nothing
 
     def accept(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
@@ -53,19 +57,28 @@ class PathNode:
             self.process(key, value, timestamp, headers, old)
         except (RecordError, StateError):
             raise
-        except BaseException as error:  # a user's function may raise anything
-            if isinstance(error, SkippedAtSinkError) and not self.children:
-                # This is the sink: what forwarded to it ends as well.
-                raise
-            self.env.failed(self.name, error, key, value, timestamp, headers)
+        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
+            self.fail(error, key, value, timestamp, headers)
 
-    def forward(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
+    def fail(self, error: BaseException, key: object, value: object, timestamp: int, headers: Headers) -> None:
+        """Handles a failure in its step, while the exception is handled: skips the record, or raises."""
+        if isinstance(error, SkippedAtSinkError) and not self.children:
+            # This is the sink: what forwarded to it ends as well.
+            raise error
+        self.env.failed(self.name, error, key, value, timestamp, headers)
+
+    @property
+    def forward(self) -> Forward:
+        """What takes a result: of a single child its own step, else all of them one after the other."""
+        return self.children[0].takes if len(self.children) == 1 else self._to_all
+
+    def _to_all(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         for child in self.children:
-            child.accept(key, value, timestamp, headers, old)
+            child.takes(key, value, timestamp, headers, old)
 
     def to(self, child: PathNode) -> Callable[..., None]:
         """Returns the function that forwards a record to one child only."""
-        return child.accept
+        return child.takes
 
     def drop_late(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """Forwards a record to the children that get late records."""
@@ -86,9 +99,13 @@ class MeasuredNode(PathNode):
         self._meter.came(1, timestamp, timestamp, timestamp, self.env.system_time_ms)
         super().accept(key, value, timestamp, headers, old)
 
-    def forward(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
+    @property
+    def forward(self) -> Forward:
+        return self._to_all
+
+    def _to_all(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         self._meter.forwarded += 1
-        super().forward(key, value, timestamp, headers, old)
+        super()._to_all(key, value, timestamp, headers, old)
 
 
 class Forwards(Protocol):
@@ -109,7 +126,11 @@ class WrappedNode(PathNode):
         super().__init__(outer.name, outer.env)
         self.children, self.late = outer.children, outer.late
 
-    def forward(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
+    @property
+    def forward(self) -> Forward:
+        return self._to_all
+
+    def _to_all(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         self.context.forward(_record(key, value, timestamp, headers, old))
 
     def to(self, child: PathNode) -> Callable[..., None]:
@@ -162,6 +183,8 @@ class PathBuilder:
         self._made[name] = made
         if isinstance(node, nodes.SinkNode):
             made.process = self._sink(node)
+            if meter is None and node.topic is not None and node.partitioner is None:
+                made.takes = made.process
             return made
         made.children = [self.node(child) for child in node.result_children]
         if isinstance(node, nodes.ProcessorNode) and node.late is not None:
@@ -218,36 +241,39 @@ class PathBuilder:
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         serialize = self.plan.value_serde(self.plan.specs[store]).serialize
-        topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
+        topic = self.plan.changelog_topic(store)
+        assert topic is not None
+        append = self.env.output.to(topic, self.env.task_partition).append
         marks_deletions = self.plan.marks_deletions(store)
 
         def log_row(key: bytes, value: object, timestamp: int, headers: Headers) -> None:
-            raw = None if value is None else serialize(value)
-            each = [headers] if marks_deletions and raw is None and headers else None
-            collect(topic, [key], [raw], [timestamp], each, partition)
+            if value is None:
+                append(key, None, timestamp, headers if marks_deletions else ())
+            else:
+                append(key, serialize(value), timestamp, ())
 
         return log_row
 
     # ------------------------------------------------------------------------------------------------- sinks
 
     def _sink(self, node: nodes.SinkNode) -> Process:
-        env, plan = self.env, self.plan
-        key_serde, value_serde = plan.key_serde(node), plan.value_serde(node)
-        fixed = None if node.topic is None else plan.topic(node.topic, node.repartition)
+        if node.topic is not None and node.partitioner is None:
+            return self._plain_sink(node, self.plan.topic(node.topic, node.repartition))
+        env = self.env
+        fixed = None if node.topic is None else self.plan.topic(node.topic, node.repartition)
 
-        def destination(
-            key: object, value: object, timestamp: int, headers: Headers
-        ) -> tuple[str, list[Choice] | None]:
+        def destination(key: object, value: object, timestamp: int, headers: Headers) -> tuple[str, Choice]:
             topic = self._chosen_topic(node, key, value, timestamp, headers) if fixed is None else fixed
             if node.partitioner is None:
                 return topic, None
             count = env.partitions_of_topic(topic)
-            chosen = checked(topic, node.partitioner(topic, key, value, count), count)
-            return topic, None if chosen is None else [chosen]
+            return topic, checked(topic, node.partitioner(topic, key, value, count), count)
+
+        write = self._write(node)
 
         def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
             try:
-                topic, partition = destination(key, value, timestamp, headers)
+                topic, choice = destination(key, value, timestamp, headers)
             except MissingTopicError as error:
                 env.failed_to_produce(node.name, error, key, value, timestamp, headers)
                 return
@@ -258,18 +284,54 @@ class PathBuilder:
                 # returns what is none.
                 env.failed(node.name, error, key, value, timestamp, headers)
                 raise SkippedAtSinkError from error
+            write(topic, choice, key, value, timestamp, headers)
+
+        return process
+
+    def _plain_sink(self, node: nodes.SinkNode, topic: str) -> Process:
+        """One that writes to a topic by the keys of records."""
+        env = self.env
+        serialize_key, serialize = self.plan.key_serde(node).serialize, self.plan.value_serde(node).serialize
+        append, write = env.output.to(topic).append, self._write(node)
+
+        def process(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
+            if isinstance(key, Windowed):
+                write(topic, None, key, value, timestamp, headers)
+                return
             try:
-                raw_key = None if key is None else key_serde.serialize(key)
-                raw_value = None if value is None else value_serde.serialize(value)
-                inner = [_inner_key(key_serde, key)] if isinstance(key, Windowed) else None
-                each = [headers] if headers else None
-                env.collect(topic, [raw_key], [raw_value], [timestamp], each, partition, inner)
+                raw_key = None if key is None else serialize_key(key)
+                append(raw_key, None if value is None else serialize(value), timestamp, headers)
             except (RecordError, StateError):
                 raise
             except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
                 env.failed_to_produce(node.name, error, key, value, timestamp, headers)
 
         return process
+
+    def _write(self, node: nodes.SinkNode) -> Callable[[str, Choice, object, object, int, Headers], None]:
+        """Writes a record to a topic, and to the partitions that were chosen for it."""
+        env, key_serde, serialize = self.env, self.plan.key_serde(node), self.plan.value_serde(node).serialize
+        is_placed, output = node.partitioner is not None, self.env.output
+
+        def write(topic: str, choice: Choice, key: object, value: object, timestamp: int, headers: Headers) -> None:
+            try:
+                raw_key = None if key is None else key_serde.serialize(key)
+                raw_value = None if value is None else serialize(value)
+                if isinstance(key, Windowed):
+                    inner, chosen = [_inner_key(key_serde, key)], None if choice is None else [choice]
+                    env.collect(
+                        topic, [raw_key], [raw_value], [timestamp], [headers] if headers else None, chosen, inner
+                    )
+                elif is_placed:
+                    output.to(topic).append_chosen(raw_key, raw_value, timestamp, headers, choice)
+                else:
+                    output.to(topic).append(raw_key, raw_value, timestamp, headers)
+            except (RecordError, StateError):
+                raise
+            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
+                env.failed_to_produce(node.name, error, key, value, timestamp, headers)
+
+        return write
 
     def _chosen_topic(self, node: nodes.SinkNode, key: object, value: object, timestamp: int, headers: Headers) -> str:
         topic, partition, offset = self.env.metadata or ("", -1, -1)

@@ -61,12 +61,13 @@ class PunctuationQueue:
     """Schedules of one kind of time."""
 
     def __init__(self) -> None:
-        self._heap: list[PunctuationSchedule] = []
+        self.waiting: list[PunctuationSchedule] = []
+        """A heap; always the same list."""
         self._made = 0
         self._made_at_the_beginning = 0
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.waiting)
 
     def begun(self) -> None:
         """The user's processors have begun: what comes now is scheduled by what they do later."""
@@ -75,7 +76,7 @@ class PunctuationQueue:
     def snapshot(self) -> Values:
         """Each schedule in the order of the heap: its number, node, interval, next time, and whether it is cancelled."""
         found: Values = []
-        for each in self._heap:
+        for each in self.waiting:
             assert each.number is not None
             number = each.number if each.number < self._made_at_the_beginning else MADE_LATER
             found += [number, each.node, each.interval_ms, each.next_ms, each.cancelled]
@@ -83,7 +84,7 @@ class PunctuationQueue:
 
     def resume_from(self, values: Values) -> None:
         """Takes over the times of the same schedules. Raises UserError where others were made."""
-        made = {schedule.number: schedule for schedule in self._heap}
+        made = {schedule.number: schedule for schedule in self.waiting}
         heap: list[PunctuationSchedule] = []
         for number, node, interval_ms, next_ms, cancelled in in_parts(values, _VALUES):
             schedule = made.get(int(number))
@@ -99,13 +100,13 @@ class PunctuationQueue:
                 )
             schedule.next_ms = int(next_ms)
             heap.append(schedule)
-        self._heap = heap
+        self.waiting[:] = heap
 
     def add(self, schedule: PunctuationSchedule) -> None:
         if schedule.number is None:
             schedule.number = self._made
             self._made += 1
-        heap = self._heap
+        heap = self.waiting
         heap.append(schedule)
         index = len(heap) - 1
         while index > 0:
@@ -117,7 +118,7 @@ class PunctuationQueue:
         heap[index] = schedule
 
     def _poll(self) -> PunctuationSchedule:
-        heap = self._heap
+        heap = self.waiting
         first, last = heap[0], heap.pop()
         size = len(heap)
         if not size:
@@ -137,7 +138,7 @@ class PunctuationQueue:
     def run_due(self, now_ms: int, punctuate: Callable[[PunctuationSchedule], None]) -> int:
         """Calls ``punctuate`` for each schedule that is due at ``now_ms``, once. Returns how many ran."""
         ran = 0
-        while self._heap and self._heap[0].next_ms <= now_ms:
+        while self.waiting and self.waiting[0].next_ms <= now_ms:
             schedule = self._poll()
             if schedule.cancelled:
                 continue

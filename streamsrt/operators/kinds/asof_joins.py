@@ -22,7 +22,7 @@ from struct import Struct
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.buffer import HeldRecord
-from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import cache_of
@@ -101,6 +101,9 @@ class _Waiting:
         store_key = _KEY_HEAD.pack(timestamp, number) + key
         heappush(self._order, store_key)
         self._origins[store_key] = self._env.metadata
+        if store_key not in self._cache:
+            # No row has its number, so no look-up is needed.
+            self._cache[store_key] = Entry(store_key, None, -1)
         self._change(store_key, pack_row(tuple(headers), value), timestamp, (), -1)
 
     def first_until(self, time_ms: int) -> tuple[bytes, bytes, int, Headers, RecordMetadata | None] | None:
@@ -232,6 +235,7 @@ def make_asof_keep(builder: PathBuilder, node: ProcessorNode, made: PathNode) ->
     spec = plan.specs[op.store]
     serialize, serialize_value = plan.key_serde(spec).serialize, plan.value_serde(spec).serialize
     topic = plan.changelog_topic(op.store) if plan.writes_changelog(op.store) else None
+    log = None if topic is None else env.output.to(topic, env.task_partition).append
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None or value is None:
@@ -244,7 +248,7 @@ def make_asof_keep(builder: PathBuilder, node: ProcessorNode, made: PathNode) ->
             return
         raw = serialize_value(value)
         store_key = cache.put(serialize(key), timestamp, value, raw)
-        if topic is not None:
-            env.collect(topic, [store_key], [raw], [timestamp], [headers] if headers else None, env.task_partition)
+        if log is not None:
+            log(store_key, raw, timestamp, headers)
 
     return process

@@ -188,8 +188,8 @@ class Subscriptions:
     def __init__(self, builder: PathBuilder, store: str) -> None:
         self._env = builder.env
         self._cache = cache_of(KeyValueCache, builder.env.caches, store)
-        writes = builder.plan.writes_changelog(store)
-        self._changelog = builder.plan.changelog_topic(store) if writes else None
+        topic = builder.plan.changelog_topic(store) if builder.plan.writes_changelog(store) else None
+        self._log = None if topic is None else builder.env.output.to(topic, builder.env.task_partition).append
         self._unwritten: dict[bytes, set[bytes]] = {}
         """Changes since the store was last written, which a scan of the store does not find."""
 
@@ -199,9 +199,8 @@ class Subscriptions:
         self._forget_written()
         self._unwritten.setdefault(prefix, set()).add(key)
         self._cache.put(key, raw, timestamp, headers, next(self._env.sequence))
-        if self._changelog is not None:
-            each = [headers] if headers else None
-            self._env.collect(self._changelog, [key], [raw], [timestamp], each, self._env.task_partition)
+        if self._log is not None:
+            self._log(key, raw, timestamp, headers)
 
     def _forget_written(self) -> None:
         if self._unwritten and not self._cache.dirty and not self._cache.pending:

@@ -1,4 +1,4 @@
-"""Joins of a stream with a global table, as processor nodes: each record looks up a row in the copy of this instance.
+"""Joins of a stream with a global table: each record looks up a row in the copy of this instance.
 
 A record without a value, or for which the key to look up is None, is dropped and counted; a left join keeps a record
 that has no key itself.
@@ -11,20 +11,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamsrt.errors import UserError
+from streamsrt.operators.engine.compiler import Compiler
+from streamsrt.operators.engine.emitter import Flow, Slot
+from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.key_slices import KeySlices, Reach, always, either
 from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import View
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
+
+
+def _rows(env: Environment, node: ProcessorNode, op: operations.StreamGlobalTableJoin) -> View:
+    if env.global_stores is None:
+        raise UserError(f"{node.name} joins with global store {op.store!r}, which is not available here")
+    return env.global_stores.view(op.store)
+
+
+def emit_stream_global_table_join(
+    c: Compiler, node: ProcessorNode, op: operations.StreamGlobalTableJoin, flow: Flow
+) -> None:
+    e = c.emitter
+    row_of = e.bind("row_of", _rows(c.env, node, op))
+    dropped = e.counter(c.counters, "dropped_null")
+    key, value = e.obj(flow.key), e.obj(flow.value)
+    wanted, found, result = e.temp("w"), e.temp("x"), e.temp("v")
+    e.line(f"{wanted} = {e.bind('on', op.on)}({key}, {value})")
+    missing = f"({wanted} is None and {key} is not None)" if op.left else f"{wanted} is None"
+    with e.block(f"if {value} is None or {missing}:"):
+        e.line(f"{dropped} += 1")
+    with e.block("else:"):
+        row = f"{row_of}({wanted})[0]"
+        e.line(f"{found} = None if {wanted} is None else {row}" if op.left else f"{found} = {row}")
+        inside = flow.copy()
+        joiner, arguments = e.bind("joiner", op.joiner), f"{key}, {value}" if op.with_key else value
+        if op.left:
+            e.line(f"{result} = {joiner}({arguments}, {found})")
+            inside.value = Slot(obj=result)
+            c.children(node, inside)
+            return
+        with e.block(f"if {found} is not None:"):
+            e.line(f"{result} = {joiner}({arguments}, {found})")
+            inside.value = Slot(obj=result)
+            c.children(node, inside)
 
 
 def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.StreamGlobalTableJoin)
     env, forward, on, joiner, left, with_key = builder.env, made.forward, op.on, op.joiner, op.left, op.with_key
-    if env.global_stores is None:
-        raise UserError(f"{node.name} joins with global store {op.store!r}, which is not available here")
-    row_of = env.global_stores.view(op.store)
+    row_of = _rows(env, node, op)
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         table_key = on(key, value)

@@ -17,12 +17,13 @@ from __future__ import annotations
 from bisect import insort
 from functools import partial
 from struct import Struct
+from typing import NamedTuple
 
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.engine.table_views import table_view_as_of
-from streamsrt.state.buffer import Held, HeldFormat, held_record
-from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.buffer import HeldFormat, HeldRecord
+from streamsrt.state.cache import Entry, KeyValueCache, RowFormat
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of
 from streamsrt.state.snapshots import Values
@@ -33,11 +34,23 @@ from topology.spec.processor import RecordMetadata
 _KEY_HEAD = Struct(">bq")
 _NUMBER_BYTES = 4
 _LAST_NUMBER = 0x7FFFFFFF
+_RECORDS_MAX = 10_000
+_GONE_MAX = 1_000
 
 
 def key_of_waiting(store_key: bytes) -> bytes:
     """Extracts the bytes of the record's key from a key of the buffer."""
     return store_key[_KEY_HEAD.size : -_NUMBER_BYTES]
+
+
+class _Waiting(NamedTuple):
+    """A record that waits, as bytes. ``origin``: topic, partition and offset."""
+
+    key: bytes
+    value: bytes
+    timestamp: int
+    headers: Headers
+    origin: tuple[str, int, int]
 
 
 class _Buffer:
@@ -47,9 +60,13 @@ class _Buffer:
         self._env = builder.env
         self._cache = cache_of(KeyValueCache, builder.env.caches, store)
         self._format = row_format
-        logs = builder.plan.writes_changelog(store)
-        self._changelog = builder.plan.changelog_topic(store) if logs else None
+        topic = builder.plan.changelog_topic(store) if builder.plan.writes_changelog(store) else None
+        self._log = None if topic is None else builder.env.output.to(topic, builder.env.task_partition).append
         self._order: list[bytes] = []
+        self._start = 0
+        """How many of the first keys are gone already."""
+        self._records: dict[bytes, _Waiting] = {}
+        """Those that came last, which need not be read again."""
         self._number = 0
         self._loaded = False
         self._env.snapshots.add(f"buffer {store}", self)
@@ -62,25 +79,48 @@ class _Buffer:
                 (int.from_bytes(store_key[-_NUMBER_BYTES:], "big") for store_key in self._order), default=0
             )
 
-    def add(self, held: Held) -> None:
+    def add(self, record: _Waiting) -> None:
         """Lets a record wait."""
         self._load()
         self._number = (self._number + 1) & _LAST_NUMBER
-        store_key = _KEY_HEAD.pack(0, held.timestamp) + held.key + self._number.to_bytes(_NUMBER_BYTES, "big")
-        insort(self._order, store_key)
-        self._write(store_key, self._format.to_bytes(held))
+        store_key = _KEY_HEAD.pack(0, record.timestamp) + record.key + self._number.to_bytes(_NUMBER_BYTES, "big")
+        order = self._order
+        if not order or store_key > order[-1]:
+            order.append(store_key)
+        else:
+            insort(order, store_key, self._start)
+        if len(self._records) < _RECORDS_MAX:
+            self._records[store_key] = record
+        if store_key not in self._cache:
+            # No row has its number, so no look-up is needed.
+            self._cache[store_key] = Entry(store_key, None, -1)
+        _, value, timestamp, headers, origin = record
+        self._write(store_key, self._format.record_row(value, timestamp, headers, origin))
 
-    def first_until(self, time_ms: int) -> tuple[bytes, Held] | None:
-        """The earliest record, if it is not later than ``time_ms``, with its key in the store."""
-        self._load()
-        if not self._order or _KEY_HEAD.unpack_from(self._order[0])[1] > time_ms:
+    def first_until(self, time_ms: int) -> _Waiting | None:
+        """The earliest record, if it is not later than ``time_ms``."""
+        if not self._loaded:
+            self._load()
+        if self._start == len(self._order):
             return None
-        store_key = self._order[0]
-        return store_key, self._format.from_bytes(key_of_waiting(store_key), self._cache[store_key].value)
+        store_key = self._order[self._start]
+        if _KEY_HEAD.unpack_from(store_key)[1] > time_ms:
+            return None
+        found = self._records.get(store_key)
+        if found is None:
+            held = self._format.from_bytes(key_of_waiting(store_key), self._cache[store_key].value)
+            found = _Waiting(held.key, held.new, held.timestamp, tuple(held.headers), held.origin)
+        return found
 
     def remove_first(self) -> None:
         """Forgets the earliest record."""
-        self._write(self._order.pop(0), None)
+        store_key = self._order[self._start]
+        self._start += 1
+        if self._start > _GONE_MAX:
+            del self._order[: self._start]
+            self._start = 0
+        self._records.pop(store_key, None)
+        self._write(store_key, None)
 
     def snapshot(self) -> Values:
         """The number of the last record that waited, though none may wait now."""
@@ -94,8 +134,8 @@ class _Buffer:
     def _write(self, store_key: bytes, row: bytes | None) -> None:
         env = self._env
         self._cache.put(store_key, row, 0, (), next(env.sequence))
-        if self._changelog is not None:
-            env.collect(self._changelog, [store_key], [row], [env.system_time_ms], None, env.task_partition)
+        if self._log is not None:
+            self._log(store_key, row, env.system_time_ms, ())
 
 
 def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
@@ -107,9 +147,11 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
     assert row_as_of is not None, "the topology allows a grace period only for joins with versioned tables"
     key_serde = plan.serde_or_default(op.key_serde, "key", node.name)
     value_serde = plan.serde_or_default(op.value_serde, "value", node.name)
-    row_format = HeldFormat(op.buffer, value_serde.serialize, value_serde.deserialize)
-    buffer = _Buffer(builder, op.buffer, row_format)
+    serialize, from_key = value_serde.serialize, key_serde.deserialize
+    buffer = _Buffer(builder, op.buffer, HeldFormat(op.buffer, bytes, bytes))
     time = env.stream_times.setdefault(node.name, StreamTime())
+
+    read = RowFormat(value_serde.serialize, value_serde.deserialize, store=op.buffer).read
 
     def join(key: object, value: object, timestamp: int, headers: Headers) -> None:
         row = None if key is None else row_as_of(key, timestamp)
@@ -120,10 +162,10 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
         current = env.metadata
         try:
             while (found := buffer.first_until(time.ms - grace_ms)) is not None:
-                _, held = found
-                env.metadata = RecordMetadata(*held.origin)
-                record = (key_serde.deserialize(held.key), held.new, held.timestamp, tuple(held.headers))
-                with env.of_earlier(made.name, *record, partial(held_record, held, row_format.raw)):
+                raw, raw_value, timestamp, headers, origin = found
+                env.metadata = RecordMetadata(*origin)
+                record = (from_key(raw), read(raw, raw_value), timestamp, headers)
+                with env.of_earlier(made.name, *record, partial(HeldRecord, raw, raw_value, headers, timestamp)):
                     join(*record)
                 buffer.remove_first()
         finally:
@@ -135,10 +177,10 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
         elif key is None or time.ms - grace_ms > timestamp:
             join(key, value, timestamp, headers)
         else:
-            time.ms = max(time.ms, timestamp)
-            topic, partition, offset = env.metadata or ("", -1, -1)
-            raw = key_serde.serialize(key)
-            buffer.add(Held(raw, 0, value, None, None, timestamp, headers, (topic, partition, offset)))
+            if timestamp > time.ms:
+                time.ms = timestamp
+            origin = env.metadata or ("", -1, -1)
+            buffer.add(_Waiting(key_serde.serialize(key), serialize(value), timestamp, tuple(headers), origin))
             join_what_waited()
 
     return process

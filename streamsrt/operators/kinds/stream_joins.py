@@ -95,6 +95,7 @@ class Unmatched:
         if self._changes:
             changes, self._changes = self._changes, []
             keys, values, times = map(list, zip(*changes, strict=True))
+            assert self._changelog is not None
             self._env.collect(self._changelog, keys, values, times, None, self._env.task_partition)
 
     def add(self, raw: bytes, is_left: bool, timestamp: int, value: bytes, headers: Headers) -> None:
@@ -198,6 +199,7 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
     spec = plan.specs[op.store]
     serialize, serialize_value = plan.key_serde(spec).serialize, plan.value_serde(spec).serialize
     topic = plan.changelog_topic(op.store) if plan.writes_changelog(op.store) else None
+    log = None if topic is None else env.output.to(topic, env.task_partition).append
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         forward(key, value, timestamp, headers)
@@ -207,8 +209,8 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
         store_key = cache.put(serialize(key), timestamp, value, raw)
         if raw is not None and timestamp <= cache.newest_ms - cache.retention_ms:
             made.drop_late(key, value, timestamp, headers)
-        if topic is not None:
-            env.collect(topic, [store_key], [raw], [timestamp], [headers] if headers else None, env.task_partition)
+        if log is not None:
+            log(store_key, raw, timestamp, headers)
 
     return process
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streamsrt.operators.engine.compiler import Compiler
+from streamsrt.operators.engine.compiler import Compiler, TooComplex
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.plan import table_lookup
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
@@ -16,7 +16,7 @@ from streamsrt.operators.key_slices import KeySlices, Reach, always, either
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of, table_cache
-from streamsrt.state.versioned_cache import VersionPut
+from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import derived_row, own_store
@@ -81,6 +81,9 @@ def emit_table_source(c: Compiler, node: ProcessorNode, op: operations.TableSour
             return
         spec = c.plan.specs[op.store]
         key = e.raw(inside.key, c.plan.key_serde(spec))
+        if rows_of(spec) is RowsOfKey.VERSIONS:
+            _put_version(c, node, op.store, inside, key)
+            return
         value = e.obj(inside.value)
         entry = entry_for(c, op.store, key, read=node.sends_old_values)
         if node.sends_old_values:
@@ -88,6 +91,16 @@ def emit_table_source(c: Compiler, node: ProcessorNode, op: operations.TableSour
             e.line(f"{inside.old.obj} = {entry}.value")
         change_entry(c, op.store, entry, value, flow.time, flow.headers)
         log_and_forward(c, node, op.store, inside, key)
+
+
+def _put_version(c: Compiler, node: ProcessorNode, store: str, flow: Flow, key: str) -> None:
+    """Emits the code that puts a version which nobody but look-ups as of a time sees."""
+    if node.result_children or node.sends_old_values or c.plan.marks_deletions(store):
+        raise TooComplex(f"{node.name}: changes of a versioned table are forwarded, or have headers")
+    e = c.emitter
+    put, value = e.bind("put", cache_of(VersionedCache, c.caches, store).put), e.obj(flow.value)
+    e.line(f"{put}({key}, {value}, {flow.time}, {flow.headers or '()'}, 0)")
+    c.log(store, key, flow, flow.time)
 
 
 def keep(c: Compiler, node: ProcessorNode, store: str, flow: Flow) -> None:
@@ -184,6 +197,12 @@ def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: operations.Stre
 
 def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
     e = c.emitter
+    row_as_of = table_view_as_of(c.plan, c.caches, op.table)
+    if row_as_of is not None:
+        found, key = e.temp("x"), e.obj(flow.key)
+        row = f"{e.bind('row_as_of', row_as_of)}({key}, {flow.time})"
+        e.line(f"{found} = {row if flow.key.not_null else f'None if {key} is None else {row}'}")
+        return found
     lookup = table_lookup(c.plan, op.table)
     if lookup is None or rows_of(c.plan.specs[lookup.store]) is not RowsOfKey.ONE:
         found, row_of = e.temp("x"), e.bind("row_of", table_view(c.plan, c.caches, op.table))

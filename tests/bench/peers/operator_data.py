@@ -18,13 +18,27 @@ SLIDING_MS = 2_000
 GAP_MS = 2_000
 CLOSING_MS = 5_000
 WITHIN_MS = 200
+GRACE_MS = 1_000
+RETENTION_MS = 30_000
+AS_OF_MS = 10_000
+TTL_MS = 5_000
 HEAD_BYTES = 20
 """Of each value, so much goes into the result of a join: what tells it from all others."""
 WORDS = 5_000
 LINE_WORDS = 12
 
 _MASK = (1 << 64) - 1
-_SIDES = {"stream-table": "table", "stream-stream": "stream", "table-table": "table", "foreign-key": "table"}
+_SIDES = {
+    "stream-table": "table",
+    "stream-stream": "stream",
+    "table-table": "table",
+    "foreign-key": "table",
+    "global": "table",
+}
+_OF_VERSIONS = {"versioned", "grace", "as-of"}
+"""What joins with :func:`versions`."""
+_EVERY_OUTPUT = {*_OF_VERSIONS, "global", "processor"}
+"""What writes a result for each record, which does not depend on commits."""
 
 
 def foreign_key(value: bytes) -> bytes:
@@ -36,6 +50,8 @@ def inputs(workload: str, records: int) -> dict[str, tuple[Columns, ...]]:
     """What is in each input topic, in the order in which the programs take them. The same name means the same content."""
     if workload == "words":
         return {f"lines-{records}": lines(records)}
+    if workload in _OF_VERSIONS:
+        return {f"spread-{records}": spread(records), f"versions-{records}": versions(records)}
     found = {f"stream-{records}": rows(records)}
     kind = _SIDES.get(workload)
     if kind == "table":
@@ -71,6 +87,18 @@ def table_rows() -> tuple[Columns, ...]:
         ):
             column.append(item)  # type: ignore[arg-type]
     return columns
+
+
+@cache
+def spread(records: int) -> tuple[Columns, ...]:
+    """The stream with its records at even milliseconds."""
+    return tuple((keys, values, [2 * time - T0 for time in times]) for keys, values, times in rows(records))
+
+
+@cache
+def versions(records: int) -> tuple[Columns, ...]:
+    """Rows for the same keys that change all the time, at odd milliseconds: at no time does the order of topics matter."""
+    return tuple((keys, values, [2 * time - T0 + 1 for time in times]) for keys, values, times in rows(records, seed=2))
 
 
 def _hashed(outputs: Iterable[Message]) -> Expected:
@@ -121,9 +149,17 @@ def expected(workload: str, records: int) -> Expected:
         return found
     if workload == "stream-stream":
         return _hashed(_pairs(records))
+    if workload in _OF_VERSIONS:
+        return _hashed(_as_of(workload, records))
+    if workload == "processor":
+        return _hashed(_numbered(every))
+    if workload == "ttl":
+        return _unexpired(stream)
     table = {key: value for columns in table_rows() for key, value, _ in zip(*columns, strict=True)}
     if workload == "stream-table":
         return _hashed((key, joined(value, table[key])) for key, value, _ in every)
+    if workload == "global":
+        return _hashed((key, joined(value, table[foreign_key(value)])) for key, value, _ in every)
     if workload == "table-table":
         return _last((key, joined(value, table[key])) for key, value, _ in every)
     return _last((key, joined(value, table[foreign_key(value)])) for key, value, _ in every)
@@ -174,13 +210,50 @@ def _pairs(records: int) -> Iterable[Message]:
                 yield key, joined(value, values[at])
 
 
+def _as_of(workload: str, records: int) -> Iterable[Message]:
+    """Each record with the version that was valid at its time. At the end some wait for the grace period to pass."""
+    for stream, table in zip(spread(records), versions(records), strict=True):
+        of_key: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        for key, value, time in zip(*table, strict=True):
+            times, values = of_key.setdefault(key, ([], []))
+            times.append(time)
+            values.append(value)
+        until = max(stream[2]) - (GRACE_MS if workload == "grace" else 0)
+        for key, value, time in zip(*stream, strict=True):
+            times, values = of_key.get(key, ([], []))
+            at = bisect_right(times, time) - 1
+            is_near = at >= 0 and (workload != "as-of" or times[at] >= time - AS_OF_MS)
+            if is_near and time <= until:
+                yield key, joined(value, values[at])
+
+
+def _numbered(every: Iterable[tuple[bytes, bytes, int]]) -> Iterable[Message]:
+    counts: Counter[bytes] = Counter()
+    for key, _, _ in every:
+        counts[key] += 1
+        yield key, counts[key].to_bytes(8, "big")
+
+
+def _unexpired(stream: list[list[tuple[bytes, bytes, int]]]) -> Expected:
+    """Counts since the last time when there was no record of a key for a while."""
+    found: Expected = {}
+    for part in stream:
+        rows_of: dict[bytes, tuple[int, int]] = {}
+        for key, _, time in part:
+            count, last = rows_of.get(key, (0, time))
+            rows_of[key] = (count + 1 if time - last < TTL_MS else 1, time)
+        until = part[-1][2] - TTL_MS
+        found |= {key: count for key, (count, time) in rows_of.items() if time > until}
+    return found
+
+
 # ------------------------------------------------------------------------------------------------------- what came out
 
 
 def summarised(peer: str, workload: str, messages: Iterable[list[Message]]) -> tuple[int, Expected]:
     """How many outputs a run wrote, and what :func:`expected` says of them. ``messages``: in the order of each partition."""
     every = list(itertools.chain.from_iterable(messages))
-    if workload.startswith("stream-"):
+    if workload.startswith("stream-") or workload in _EVERY_OUTPUT:
         return len(every), _hashed(every)
     if workload in ("table-table", "foreign-key"):
         return len(every), _last(every)
@@ -188,7 +261,7 @@ def summarised(peer: str, workload: str, messages: Iterable[list[Message]]) -> t
     for key, value in every:
         if peer == "quix":
             _from_quix(found, workload, key, value)
-        elif workload == "words":
+        elif workload in ("words", "ttl"):
             _keep(found, key, value)
         elif workload == "session":
             place = (key[:-16], int.from_bytes(key[-8:], "big"), int.from_bytes(key[-16:-8], "big"))

@@ -31,6 +31,7 @@ from tests.streamsrt.operators.kinds import test_asof_joins, test_idle
 from tests.streamsrt.operators.programs import (
     APPLICATION,
     STREAM_JOINS,
+    GlobalRows,
     Piped,
     Written,
     build,
@@ -85,7 +86,7 @@ def live_task(
         collector=written,
         config=config(cached),
         partitions_of_topic=lambda topic: 1,
-        global_stores=shared,
+        global_stores=shared or GlobalRows(),
     )
 
 
@@ -141,7 +142,7 @@ def offline_then_live(
         application_id=APPLICATION, task_config=config(cached), partitions_of_topic=lambda topic: 1
     )
     (subtopology,) = topology.subtopologies
-    replay = TaskReplay(subtopology, 0, settings_, sink, state, global_stores=frozen)
+    replay = TaskReplay(subtopology, 0, settings_, sink, state, global_stores=frozen or GlobalRows())
     if ordered:
         replay.ordered(merge(batches_of(before, replay)))
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.kinds import lay_out
+from streamsrt.state.kinds import NO_ROW, View, lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.tasks.task import Task
@@ -19,6 +19,7 @@ from streamsrt.wire.records.texts import Texts, Times
 from topology import (
     Buffer,
     EmitStrategy,
+    GlobalKTable,
     JoinWindows,
     KGroupedStream,
     KStream,
@@ -104,11 +105,12 @@ TABLE_STEPS: dict[str, Callable[[KTable[Any, Any]], KTable[Any, Any]]] = {
 }
 
 TABLE_JOINS = ("table_join", "table_left_join", "table_outer_join")
+LOOK_UPS = ("versioned_join", "versioned_left_join", "global_join", "global_left_join")
 STREAM_JOINS = ("stream_join", "stream_left_join", "stream_outer_join")
 ENDS = (
     "sink", "count", "reduce", "aggregate", "tumbling", "hopping", "unlimited", "sliding", "session", "session_reduce",
     "tumbling_close", "sliding_close", "session_close", "suppress_limit", "suppress_window", "table", "join", "left_join",
-    "cogroup", "self_join", *TABLE_JOINS, *STREAM_JOINS,
+    "cogroup", "self_join", *TABLE_JOINS, *STREAM_JOINS, *LOOK_UPS,
 )  # fmt: skip
 SELF_JOIN = {"topology.optimization": "single.store.self.join"}
 JOIN_WINDOWS = JoinWindows(6, 9, grace=5)
@@ -141,6 +143,8 @@ def build(steps: Sequence[str], end: str, table_steps: Sequence[str], caching: b
     elif end in STREAM_JOINS:
         other: KStream[Any, Any] = builder.stream("t", key=serdes.string, value=serdes.string)
         stream = getattr(stream, end.removeprefix("stream_"))(other, _both, JOIN_WINDOWS)
+    elif end in LOOK_UPS:
+        stream = _look_up(builder, stream, end)
     elif end == "self_join":
         stream = stream.join(stream, _both, JOIN_WINDOWS)
     elif end == "cogroup":
@@ -149,6 +153,29 @@ def build(steps: Sequence[str], end: str, table_steps: Sequence[str], caching: b
         _aggregate(stream, end, table_steps, caching)
     stream.to("rest", key=serdes.string, value=serdes.string)
     return builder.build(SELF_JOIN if end == "self_join" else None)
+
+
+def _look_up(builder: StreamsBuilder, stream: KStream[Any, Any], end: str) -> KStream[Any, Any]:
+    """Joins with a versioned table, of whose changes some come too late, or with a global table."""
+    join = stream.left_join if "left" in end else stream.join
+    if end.startswith("global"):
+        rows: GlobalKTable[Any, Any] = builder.global_table("g", key=serdes.string, value=serdes.string, store="g")
+        return join(
+            rows, lambda k, v, row: f"{k}:{v}+{row}", on=lambda k, v: None if v in (None, "7") else v[-1], with_key=True
+        )
+    store = Store("t", kind="versioned", retention=20, segment_interval=5)
+    table: KTable[Any, Any] = builder.table("t", key=serdes.string, value=serdes.string, store=store)
+    return join(table, _both)
+
+
+class GlobalRows:
+    """The global table of these programs: it has rows for some keys."""
+
+    def view(self, name: str) -> View:
+        return lambda key: (f"row {key}", 1) if key in ("x", "b") else NO_ROW
+
+    def read_only(self, name: str) -> None:
+        return None
 
 
 def _both(left: str | None, right: str | None) -> str:
@@ -293,6 +320,7 @@ def new_task(topology: Topology, written: Written, stores: dict[str, Any] | None
         collector=written,
         config=TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, **config),
         partitions_of_topic=lambda topic: 1,
+        global_stores=GlobalRows(),
     )
 
 

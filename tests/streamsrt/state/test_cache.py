@@ -58,6 +58,12 @@ def test_what_came_and_went_between_two_flushes_is_left_out(cache: KeyValueCache
     assert cache.flush() is None
     cache.put(b"a", 1, 10, (), 2)
     cache.put(b"a", None, 11, (), 3)
+    assert cache.flush(forwards=False) is None
+
+
+def test_a_row_that_nobody_looked_up_is_deleted_whether_it_is_there_or_not(cache: KeyValueCache) -> None:
+    entry = cache.unread(b"a")
+    entry.value = None
     logged = cache.flush(forwards=False)
     assert logged is not None
     assert logged.values == [None]

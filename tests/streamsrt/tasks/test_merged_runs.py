@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,17 @@ from tests.streamsrt.operators.programs import (
     new_task,
     piped,
 )
-from topology import JoinWindows, Store, StreamsBuilder, TimeWindows, Topology, serdes
+from topology import (
+    JoinWindows,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Store,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    serdes,
+)
 
 TEXT = {"key": serdes.string, "value": serdes.string}
 ALL_AT_ONCE, ONE_BY_ONE = 1000, 1
@@ -99,6 +109,41 @@ def counted_for_a_while() -> Topology:
     return builder.build()
 
 
+def joined_with_versions_at_once() -> Topology:
+    builder = StreamsBuilder()
+    table = builder.table("t", store=Store("t", kind="versioned", retention=30, **TEXT))
+    builder.stream("in", **TEXT).join(table, lambda a, b: f"{a}+{b}").to("out", **TEXT)
+    return builder.build()
+
+
+class Numbers:
+    """Numbers the values of a key, and forgets the numbers every ten milliseconds."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self.context = context
+        self.numbers = context.get_state_store("numbers")
+        context.schedule(10, PunctuationType.STREAM_TIME, self.forget)
+
+    def process(self, record: Record[str, str]) -> None:
+        if record.key is not None:
+            number = (self.numbers.get(record.key) or 0) + 1
+            self.numbers.put(record.key, number)
+            self.context.forward(record.with_value(f"{record.value} {number} {self.context.record_metadata}"))
+
+    def forget(self, now_ms: int) -> None:
+        for key, number in list(self.numbers.all()):
+            self.numbers.delete(key)
+            self.context.forward(Record(key, f"{number} until {now_ms}", now_ms))
+
+
+def processed() -> Topology:
+    builder = StreamsBuilder()
+    builder.add_state_store(Store("numbers", key=serdes.string, value=serdes.long))
+    both = builder.stream("in", **TEXT).merge(builder.stream("t", **TEXT))
+    both.process(Numbers, stores=["numbers"]).to("out", **TEXT)
+    return builder.build()
+
+
 OWN = {
     each.__name__: each
     for each in (
@@ -107,6 +152,8 @@ OWN = {
         of_several_topics,
         joined_as_of,
         joined_with_versions,
+        joined_with_versions_at_once,
+        processed,
         counted_for_a_while,
     )
 }
@@ -308,16 +355,29 @@ def test_what_is_under_way_is_told_while_records_come_together(generate: bool) -
     assert task.processing == ""
 
 
-def test_records_that_alternate_are_written_together() -> None:
-    """Each run hands what it has written to the collector once."""
+def both_written() -> Topology:
+    builder = StreamsBuilder()
+    one, other = (builder.stream(topic, **TEXT) for topic in ("in", "t"))
+    one.merge(other).to("out", **TEXT)
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("topology", "runs"),
+    [(both_written, 2), (processed, 2), (joined_with_versions, 1)],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+@pytest.mark.parametrize("generate", [True, False])
+def test_records_that_alternate_are_written_together(
+    topology: Callable[[], Topology], runs: int, generate: bool
+) -> None:
+    """Each run hands what it has written to the collector once, generated or not, and before user's processors too."""
     calls: list[int] = []
 
     class Counting(Written):
         def add(self, topic: str, keys: Sequence[bytes | None], *columns: Any) -> None:
-            calls.append(len(keys))
+            if topic == "out":
+                calls.append(len(keys))
 
-    builder = StreamsBuilder()
-    one, other = (builder.stream(topic, **TEXT) for topic in ("in", "t"))
-    one.merge(other).to("out", **TEXT)
-    filled(new_task(builder.build(), Counting()), alternating(100)).process(1000, 0)
-    assert calls == [99, 1]
+    filled(new_task(topology(), Counting(), generate=generate), alternating(100)).process(1000, 0)
+    assert len(calls) == runs

@@ -12,6 +12,7 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
@@ -28,7 +29,11 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
 
 /**
  * Windows, joins and a word count in Java Kafka Streams, as ours_operators.py has them; {@link PeerStreams} starts it.
@@ -39,6 +44,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
  */
 final class PeerOperators {
     private static final Duration GRACE = Duration.ofSeconds(1);
+    private static final Duration RETENTION = Duration.ofSeconds(30);
     private static final long LOOK_MS = 10;
     private static final long REPORT_NS = 100_000_000;
     /** Longer than the commit interval, at which caches forward rows to the next subtopology. */
@@ -65,6 +71,13 @@ final class PeerOperators {
                 JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(200), GRACE),
                 StreamJoined.with(bytes, bytes, bytes)));
             case "stream-table" -> write(stream(0).join(table(1, "table"), PeerOperators::heads, Joined.with(bytes, bytes, bytes)));
+            case "global" -> write(stream(0).join(global(1), (key, value) -> userOf(value), PeerOperators::heads));
+            case "versioned" -> write(
+                stream(0).join(versions(1), PeerOperators::heads, Joined.with(bytes, bytes, bytes)));
+            case "grace" -> write(
+                stream(0).join(
+                    versions(1), PeerOperators::heads, Joined.with(bytes, bytes, bytes).withGracePeriod(GRACE)));
+            case "processor" -> countInProcessor();
             case "table-table" -> write(table(0, "of-0").join(table(1, "of-1"), PeerOperators::heads).toStream());
             case "foreign-key" -> write(
                 table(0, "of-0").join(table(1, "of-1"), PeerOperators::userOf, PeerOperators::heads).toStream());
@@ -107,6 +120,44 @@ final class PeerOperators {
     private KTable<byte[], byte[]> table(int index, String store) {
         Materialized<byte[], byte[], KeyValueStore<Bytes, byte[]>> rows = Materialized.as(store);
         return builder.table(topics[index], Consumed.with(bytes, bytes), rows.withKeySerde(bytes).withValueSerde(bytes));
+    }
+
+    private GlobalKTable<byte[], byte[]> global(int index) {
+        Materialized<byte[], byte[], KeyValueStore<Bytes, byte[]>> rows = Materialized.as("table");
+        return builder.globalTable(
+            topics[index], Consumed.with(bytes, bytes), rows.withKeySerde(bytes).withValueSerde(bytes));
+    }
+
+    private KTable<byte[], byte[]> versions(int index) {
+        Materialized<byte[], byte[], KeyValueStore<Bytes, byte[]>> rows =
+            Materialized.as(Stores.persistentVersionedKeyValueStore("versions", RETENTION));
+        return builder.table(topics[index], Consumed.with(bytes, bytes), rows.withKeySerde(bytes).withValueSerde(bytes));
+    }
+
+    private void countInProcessor() {
+        builder.addStateStore(
+            Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("counts"), bytes, Serdes.Long()));
+        stream(0).process(Counts::new, "counts").to(sink, Produced.with(bytes, Serdes.Long()));
+    }
+
+    /** Forwards how many records of its key there were so far. */
+    private static final class Counts implements Processor<byte[], byte[], byte[], Long> {
+        private ProcessorContext<byte[], Long> context;
+        private KeyValueStore<byte[], Long> counts;
+
+        @Override
+        public void init(ProcessorContext<byte[], Long> context) {
+            this.context = context;
+            this.counts = context.getStateStore("counts");
+        }
+
+        @Override
+        public void process(Record<byte[], byte[]> record) {
+            Long before = counts.get(record.key());
+            long count = before == null ? 1 : before + 1;
+            counts.put(record.key(), count);
+            context.forward(record.withValue(count));
+        }
     }
 
     private KGroupedStream<byte[], byte[]> grouped() {

@@ -14,7 +14,7 @@ from streamsrt.backfill.task_state import LastValue
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns, iter_columns
-from tests.streamsrt.operators.programs import APPLICATION, Piped, columns_of
+from tests.streamsrt.operators.programs import APPLICATION, GlobalRows, Piped, columns_of
 from topology import serdes
 from topology.graph.nodes import Subtopology
 
@@ -110,7 +110,7 @@ def _computed(
         partitions_of_topic=lambda topic: partitions,
         full_changelogs=False,
     )
-    replay = TaskReplay(subtopology, 0, settings, sink, global_stores=shared)
+    replay = TaskReplay(subtopology, 0, settings, sink, global_stores=shared or GlobalRows())
 
     inputs = {tp: _cut(records.get(tp[0], ())) for tp in replay.task.source_partitions}
     done: list[int] = []

@@ -9,7 +9,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import Counters
-from streamsrt.operators.table import EMITS
+from streamsrt.operators.table import EMITS, OF_VERSIONS
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
 from topology import KStream, StreamsBuilder, TimeWindows, Topology, serdes
 from topology.spec.serdes import CallableSerde
@@ -127,7 +127,7 @@ def lines_of(topology: Topology, topic: str) -> list[str]:
     written: list[object] = []
     task = new_task(topology, Written())
     env = Environment(task.plan, task.caches, written.append, Counters(), {}, 0, lambda _: 1, task_dir=Path)
-    return Compiler(env, EMITS).source(task.source_of(topic).name, headers=False).source.splitlines()
+    return Compiler(env, EMITS, OF_VERSIONS).source(task.source_of(topic).name, headers=False).source.splitlines()
 
 
 def test_a_missing_serde_is_found_before_the_first_record() -> None:

@@ -1,0 +1,133 @@
+"""What processor nodes write in a run, a flush or a punctuation: handed over at its end, as generated functions do.
+
+1. A collector takes columns. Handing over a record at a time costs several times what the record itself costs.
+2. Records for one topic keep their order, however their partitions are chosen. Between topics there is no order.
+3. Outside of these records are handed over at once.
+4. A topic is looked up with its first record of a run, so that a missing one fails where it is written to. What the
+   collector refuses later is no single record's: nothing of the run counts as done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from streamsrt.operators.engine.placement import Choice
+from streamsrt.state.columns import Headers
+
+Collect = Callable[..., None]
+"""As :meth:`streamsrt.tasks.output.record_collector.RecordCollector.add`."""
+
+
+class TopicOutput:
+    """Records for one topic that wait for the end of the run. ``partition``: of all of them; None: each one's choice, or
+    that of its key."""
+
+    __slots__ = ("_output", "choices", "headers", "keys", "partition", "timestamps", "topic", "values")
+
+    def __init__(self, output: GatheredOutput, topic: str, partition: int | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._output = output
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[Headers] | None = None
+        self.choices: list[Choice] | None = None
+
+    def append(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Adds a record. Raises MissingTopicError."""
+        if not self.keys:
+            self._output.begin(self)
+        elif self.choices is not None:
+            self.choices.append(None)
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
+        if headers or self.headers is not None:
+            self._append_headers(headers)
+        if not self._output.is_gathering:
+            self._output.hand_over()
+
+    def append_chosen(
+        self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, choice: Choice
+    ) -> None:
+        """Adds a record whose partitioner has chosen. Raises MissingTopicError."""
+        if not self.keys:
+            self._output.begin(self)
+        if self.choices is None:
+            self.choices = [None] * len(self.keys)
+        self.choices.append(choice)
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
+        if headers or self.headers is not None:
+            self._append_headers(headers)
+        if not self._output.is_gathering:
+            self._output.hand_over()
+
+    def _append_headers(self, headers: Headers) -> None:
+        if self.headers is None:
+            self.headers = [()] * (len(self.keys) - 1)
+        self.headers.append(headers)
+
+    def hand_over(self, collect: Collect) -> None:
+        """Gives the records to the collector, and forgets them."""
+        columns = self.topic, self.keys, self.values, self.timestamps, self.headers
+        placed = self.partition if self.choices is None else self.choices
+        self.keys, self.values, self.timestamps, self.headers, self.choices = [], [], [], None, None
+        collect(*columns, placed)
+
+
+class GatheredOutput:
+    """Of one task. ``collect`` hands over; ``partitions_of_topic`` raises MissingTopicError. Used as a context manager, it
+    gathers meanwhile; within another one, that one hands over."""
+
+    def __init__(self, collect: Collect, partitions_of_topic: Callable[[str], int]) -> None:
+        self.is_gathering = False
+        self.gathers = True
+        """If not, nothing ever waits."""
+        self._depth = 0
+        self._collect = collect
+        self._partitions_of_topic = partitions_of_topic
+        self._topics: dict[tuple[str, int | None], TopicOutput] = {}
+        self._waiting: dict[str, TopicOutput] = {}
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        self.is_gathering = self.gathers
+
+    def __exit__(self, *failure: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.is_gathering = False
+            self.hand_over()
+
+    def to(self, topic: str, partition: int | None = None) -> TopicOutput:
+        """Returns where records for a topic are added."""
+        found = self._topics.get((topic, partition))
+        if found is None:
+            found = self._topics[topic, partition] = TopicOutput(self, topic, partition)
+        return found
+
+    def begin(self, output: TopicOutput) -> None:
+        """A first record comes."""
+        if output.partition is None:
+            self._partitions_of_topic(output.topic)
+        before = self._waiting.pop(output.topic, None)
+        if before is not None:
+            # Records for the same topic that are placed in another way keep their place.
+            before.hand_over(self._collect)
+        self._waiting[output.topic] = output
+
+    def collect(self, topic: str, keys: Sequence[bytes | None], *columns: object, **placed: object) -> None:
+        """Hands over columns at once, behind what waits for that topic."""
+        before = self._waiting.pop(topic, None)
+        if before is not None:
+            before.hand_over(self._collect)
+        self._collect(topic, keys, *columns, **placed)
+
+    def hand_over(self) -> None:
+        """Hands over all that waits."""
+        while self._waiting:
+            _, output = self._waiting.popitem()
+            output.hand_over(self._collect)
