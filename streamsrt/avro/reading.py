@@ -134,23 +134,23 @@ class _Reading:
     def _double(self, writer: Schema, reader: Schema | None) -> str:
         return self._unpacked("<d")
 
-    def _measure(self) -> None:
-        """``j`` is behind the bytes that begin at ``i``."""
-        self._code.line("b = d[i]", "i += 1")
-        self._code.line("if b & 129: b, i = length(d, i, b)")
-        self._code.line("j = i + (b >> 1)")
+    def _read_length(self) -> None:
+        """``b`` is twice the number of bytes that begin at ``i``."""
+        c = self._code
+        c.line("b = d[i]", "i += 1")
+        with c.block("if b & 129:"):
+            c.line("c = d[i]")
+            c.line("if b & 1 or c > 127: b, i = length(d, i, b)")
+            with c.block("else:"):
+                c.line("b += (c << 7) - 128", "i += 1")
 
     def _bytes(self, writer: Schema, reader: Schema | None) -> str:
-        self._measure()
-        name = self._kept("d[i:j]")
-        self._code.line("i = j")
-        return name
+        self._read_length()
+        return self._kept("d[i : (i := i + (b >> 1))]")
 
     def _string(self, writer: Schema, reader: Schema | None) -> str:
-        self._measure()
-        name = self._kept("d[i:j].decode()")
-        self._code.line("i = j")
-        return name
+        self._read_length()
+        return self._kept("d[i : (i := i + (b >> 1))].decode()")
 
     # --------------------------------------------------------------------------------------------------- complex types
 
@@ -238,8 +238,8 @@ class _Reading:
                 case "int" | "long" | "enum":
                     self._skip_long()
                 case "bytes" | "string":
-                    self._measure()
-                    self._code.line("i = j")
+                    self._read_length()
+                    self._code.line("i += b >> 1")
                 case "record":
                     for field in fields_of(schema):
                         self._skip(field.schema)

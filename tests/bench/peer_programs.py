@@ -25,16 +25,10 @@ from tests.kafka_server import resolved, streams_classpath
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "peers"
+SCHEMAS = ("orders.avpr", "used.avpr", "orders.proto")
 JAVA = tuple(
     PROGRAMS / "java" / name
-    for name in (
-        "PeerStreams.java",
-        "PeerOperators.java",
-        "PeerJson.java",
-        "PeerFormats.java",
-        "orders.avpr",
-        "orders.proto",
-    )
+    for name in ("PeerStreams.java", "PeerOperators.java", "PeerJson.java", "PeerFormats.java", *SCHEMAS)
 )
 AVRO_VERSION, PROTOBUF_VERSION = "1.12.1", "4.33.2"
 PACKAGES = {
@@ -117,7 +111,8 @@ def _generated(folder: Path) -> list[Path]:
     schemas = PROGRAMS / "java"
     compiler = resolved((("org.apache.avro", "avro-compiler", AVRO_VERSION),))
     made = ["java", "-cp", compiler, "org.apache.avro.compiler.specific.SpecificCompiler"]
-    subprocess.run([*made, str(schemas / "orders.avpr"), str(folder)], check=True)
+    for protocol in (name for name in SCHEMAS if name.endswith(".avpr")):
+        subprocess.run([*made, str(schemas / protocol), str(folder)], check=True)
     protoc = _protoc()
     subprocess.run([protoc, f"--java_out={folder}", f"-I{schemas}", "orders.proto"], check=True)
     return sorted(folder.rglob("*.java"))

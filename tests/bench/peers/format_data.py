@@ -26,6 +26,7 @@ TITLES = {
     "dataclass": "JSON as dataclasses",
     "typeddict": "JSON as TypedDicts",
     "avro": "Avro, registry",
+    "avro-used": "Avro, registry, only the fields that are used",
     "protobuf": "Protobuf, registry",
     "string": "text with commas",
     "number": "doubles, longs",
@@ -45,7 +46,7 @@ def text(order: dict[str, Any]) -> bytes:
 def _encoder(name: str, registry_url: str) -> Callable[[dict[str, Any]], bytes]:
     registry = SchemaRegistry(registry_url)
     match name:
-        case "avro":
+        case "avro" | "avro-used":
             return registry.avro(ORDER_SUBJECT, AVRO["Order"]).serialize
         case "protobuf":
             order_class, _ = message_classes()
@@ -94,7 +95,7 @@ def _total(cents: int, orders: int) -> int:
 def _decoder(name: str) -> Callable[[bytes], int]:
     """Reads a total without the registry: behind the id of its schema, and behind the index of its message type."""
     match name:
-        case "avro":
+        case "avro" | "avro-used":
             schema = fastavro.parse_schema(AVRO["Total"])
 
             def from_avro(data: bytes) -> int:

@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 _FILES = Path(__file__).resolve().parent / "java"
-AVRO: dict[str, dict[str, Any]] = {
-    each["name"]: {"namespace": "bench.avro", **each}
-    for each in json.loads((_FILES / "orders.avpr").read_text(encoding="utf-8"))["types"]
-}
-"""By the name of the record."""
+
+
+def _records(name: str) -> dict[str, dict[str, Any]]:
+    """By name."""
+    protocol = json.loads((_FILES / name).read_text(encoding="utf-8"))
+    return {each["name"]: {"namespace": protocol["namespace"], **each} for each in protocol["types"]}
+
+
+AVRO = _records("orders.avpr")
+USED = _records("used.avpr")["Order"]
+"""The fields of orders that the programs use."""
 ORDER_SUBJECT, TOTAL_SUBJECT = "orders-value", "totals-value"
 """Under which they are registered."""
 PROTOBUF = (_FILES / "orders.proto").read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ from topology import StreamsBuilder, TimeWindows, Topology, serdes
 PARTITIONS = 4
 HASHES = 5
 TIMEOUT_S = 600
-FORMATS = {"json", "pydantic", "dataclass", "typeddict", "avro", "protobuf", "string", "number"}
+FORMATS = {"json", "pydantic", "dataclass", "typeddict", "avro", "avro-used", "protobuf", "string", "number"}
 
 
 def mark(name: str, records: int) -> None:

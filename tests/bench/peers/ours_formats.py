@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from streamsrt.schema_registry import SchemaRegistry
 from tests.bench.peers.json_data import LEAST_CENTS
-from tests.bench.peers.order_schemas import AVRO, ORDER_SUBJECT, PROTOBUF, TOTAL_SUBJECT, message_classes
-from topology import KTable, StreamsBuilder, Topology, serdes
+from tests.bench.peers.order_schemas import AVRO, ORDER_SUBJECT, PROTOBUF, TOTAL_SUBJECT, USED, message_classes
+from topology import StreamsBuilder, Topology, serdes
 from topology.spec.codecs import ProgramSerde
 
 STORE = "totals"
@@ -111,43 +112,44 @@ class TotalDict(TypedDict):
     city: str
 
 
-def _of_dicts(builder: StreamsBuilder, source: str, order: ProgramSerde, total: ProgramSerde) -> KTable[bytes, Any]:
-    return (
-        builder.stream(source, key=serdes.bytes, value=order)
-        .filter(lambda _, order: order["cents"] >= LEAST_CENTS)
-        .map_values(lambda order: {"cents": order["cents"] * 2, "city": order["address"]["city"]})
-        .group_by_key()
-        .aggregate(
-            lambda: {"cents": 0, "orders": 0, "city": ""},
-            lambda _, line, total: {
-                "cents": total["cents"] + line["cents"],
-                "orders": total["orders"] + 1,
-                "city": line["city"],
-            },
-            store=STORE,
-            value=total,
-        )
+class Steps(NamedTuple):
+    """What a program does with each order."""
+
+    order: ProgramSerde
+    is_large: Callable[[Any, Any], bool]
+    line_of: Callable[[Any], Any]
+    nothing: Callable[[], Any]
+    add: Callable[[Any, Any, Any], Any]
+    total: ProgramSerde
+
+
+def _of_dicts(order: ProgramSerde, total: ProgramSerde) -> Steps:
+    return Steps(
+        order,
+        lambda _, order: order["cents"] >= LEAST_CENTS,
+        lambda order: {"cents": order["cents"] * 2, "city": order["address"]["city"]},
+        lambda: {"cents": 0, "orders": 0, "city": ""},
+        lambda _, line, total: {
+            "cents": total["cents"] + line["cents"],
+            "orders": total["orders"] + 1,
+            "city": line["city"],
+        },
+        total,
     )
 
 
-def _of_objects(
-    builder: StreamsBuilder, source: str, order: ProgramSerde, total: ProgramSerde, make_line: Any, make_total: Any
-) -> KTable[bytes, Any]:
-    return (
-        builder.stream(source, key=serdes.bytes, value=order)
-        .filter(lambda _, order: order.cents >= LEAST_CENTS)
-        .map_values(lambda order: make_line(cents=order.cents * 2, city=order.address.city))
-        .group_by_key()
-        .aggregate(
-            lambda: make_total(cents=0, orders=0, city=""),
-            lambda _, line, total: make_total(cents=total.cents + line.cents, orders=total.orders + 1, city=line.city),
-            store=STORE,
-            value=total,
-        )
+def _of_objects(order: ProgramSerde, total: ProgramSerde, make_line: Any, make_total: Any) -> Steps:
+    return Steps(
+        order,
+        lambda _, order: order.cents >= LEAST_CENTS,
+        lambda order: make_line(cents=order.cents * 2, city=order.address.city),
+        lambda: make_total(cents=0, orders=0, city=""),
+        lambda _, line, total: make_total(cents=total.cents + line.cents, orders=total.orders + 1, city=line.city),
+        total,
     )
 
 
-def _of_texts(builder: StreamsBuilder, source: str) -> KTable[bytes, Any]:
+def _of_texts() -> Steps:
     def summed(_: bytes, line: tuple[int, str], total: str) -> str:
         cents, orders, _city = total.split(",")
         return f"{int(cents) + line[0]},{int(orders) + 1},{line[1]}"
@@ -156,55 +158,77 @@ def _of_texts(builder: StreamsBuilder, source: str) -> KTable[bytes, Any]:
         fields = text.split(",")
         return int(fields[2]) * 2, fields[4]
 
-    return (
-        builder.stream(source, key=serdes.bytes, value=serdes.string)
-        .filter(lambda _, text: int(text.split(",", 3)[2]) >= LEAST_CENTS)
-        .map_values(line_of)
-        .group_by_key()
-        .aggregate(lambda: "0,0,", summed, store=STORE, value=serdes.string)
+    return Steps(
+        serdes.string,
+        lambda _, text: int(text.split(",", 3)[2]) >= LEAST_CENTS,
+        line_of,
+        lambda: "0,0,",
+        summed,
+        serdes.string,
     )
 
 
-def _of_numbers(builder: StreamsBuilder, source: str) -> KTable[bytes, Any]:
-    return (
-        builder.stream(source, key=serdes.bytes, value=serdes.double)
-        .filter(lambda _, cents: cents >= LEAST_CENTS)
-        .map_values(lambda cents: int(cents) * 2)
-        .group_by_key()
-        .aggregate(lambda: 0, lambda _, cents, total: total + cents, store=STORE, value=serdes.long)
+def _of_numbers() -> Steps:
+    return Steps(
+        serdes.double,
+        lambda _, cents: cents >= LEAST_CENTS,
+        lambda cents: int(cents) * 2,
+        lambda: 0,
+        lambda _, cents, total: total + cents,
+        serdes.long,
     )
+
+
+def steps(name: str, registry_url: str) -> Steps:
+    """Those of a format."""
+    registry = SchemaRegistry(registry_url)
+    match name:
+        case "json":
+            return _of_dicts(serdes.json, serdes.json)
+        case "typeddict":
+            return _of_dicts(serdes.json(OrderDict), serdes.json(TotalDict))
+        case "pydantic":
+            return _of_objects(serdes.json(OrderModel), serdes.json(TotalModel), LineModel, TotalModel)
+        case "dataclass":
+            return _of_objects(serdes.json(OrderData), serdes.json(TotalData), LineData, TotalData)
+        case "avro" | "avro-used":
+            order = registry.avro(ORDER_SUBJECT, AVRO["Order"] if name == "avro" else USED)
+            return _of_dicts(order, registry.avro(TOTAL_SUBJECT, AVRO["Total"]))
+        case "protobuf":
+            order_class, total_class = message_classes()
+            order = registry.protobuf(ORDER_SUBJECT, order_class, PROTOBUF)
+            total = registry.protobuf(TOTAL_SUBJECT, total_class, PROTOBUF)
+            return _of_objects(order, total, LineData, total_class)
+        case "string":
+            return _of_texts()
+        case "number":
+            return _of_numbers()
+        case _:
+            raise ValueError(name)
 
 
 def build(workload: str, source: str, sink: str) -> Topology:
     """``workload``: the name of a format. The address of the registry is in the environment."""
     builder = StreamsBuilder()
-    totals: KTable[bytes, Any]
-    match workload:
-        case "json":
-            totals = _of_dicts(builder, source, serdes.json, serdes.json)
-        case "typeddict":
-            totals = _of_dicts(builder, source, serdes.json(OrderDict), serdes.json(TotalDict))
-        case "pydantic":
-            order, total = serdes.json(OrderModel), serdes.json(TotalModel)
-            totals = _of_objects(builder, source, order, total, LineModel, TotalModel)
-        case "dataclass":
-            order, total = serdes.json(OrderData), serdes.json(TotalData)
-            totals = _of_objects(builder, source, order, total, LineData, TotalData)
-        case "avro":
-            registry = SchemaRegistry(os.environ["REGISTRY"])
-            order, total = registry.avro(ORDER_SUBJECT, AVRO["Order"]), registry.avro(TOTAL_SUBJECT, AVRO["Total"])
-            totals = _of_dicts(builder, source, order, total)
-        case "protobuf":
-            registry = SchemaRegistry(os.environ["REGISTRY"])
-            order_class, total_class = message_classes()
-            order = registry.protobuf(ORDER_SUBJECT, order_class, PROTOBUF)
-            total = registry.protobuf(TOTAL_SUBJECT, total_class, PROTOBUF)
-            totals = _of_objects(builder, source, order, total, LineData, total_class)
-        case "string":
-            totals = _of_texts(builder, source)
-        case "number":
-            totals = _of_numbers(builder, source)
-        case _:
-            raise ValueError(workload)
+    each = steps(workload, os.environ["REGISTRY"])
+    totals = (
+        builder.stream(source, key=serdes.bytes, value=each.order)
+        .filter(each.is_large)
+        .map_values(each.line_of)
+        .group_by_key()
+        .aggregate(each.nothing, each.add, store=STORE, value=each.total)
+    )
     totals.to_stream().to(sink)
     return builder.build()
+
+
+def by_hand(name: str, registry_url: str, keys: Sequence[bytes], values: Sequence[bytes]) -> dict[bytes, Any]:
+    """The same in a loop: what the library of the format and the functions of the program alone cost."""
+    deserialize, is_large, line_of, nothing, add, total = steps(name, registry_url)
+    read, totals = deserialize.deserialize, {}
+    for key, value in zip(keys, values, strict=True):
+        order = read(value)
+        if is_large(key, order):
+            before = totals.get(key)
+            totals[key] = add(key, line_of(order), nothing() if before is None else before)
+    return {key: total.serialize(value) for key, value in totals.items()}

@@ -17,7 +17,7 @@ warnings.filterwarnings("ignore")
 
 from quixstreams import Application  # noqa: E402
 
-FORMATS = {"json", "pydantic", "dataclass", "typeddict", "avro", "protobuf", "string", "number"}
+FORMATS = {"json", "pydantic", "dataclass", "typeddict", "avro", "avro-used", "protobuf", "string", "number"}
 
 
 def mark(name, records):

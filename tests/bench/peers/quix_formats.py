@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 # Beside this file, in no package: its folder is the last one on the path, as it has files named as runtimes are.
-from order_schemas import AVRO, message_classes
+from order_schemas import AVRO, USED, message_classes
 from pydantic import BaseModel, TypeAdapter
 from quixstreams.models import SchemaRegistryClientConfig
 from quixstreams.models.serializers.avro import AvroDeserializer, AvroSerializer
@@ -205,8 +205,8 @@ def add(app, name, source, sink):
         of_numbers(app, source, sink)
     else:
         registry = SchemaRegistryClientConfig(url=os.environ["REGISTRY"])
-        if name == "avro":
-            reader = AvroDeserializer(schema_registry_client_config=registry)
+        if name.startswith("avro"):
+            reader = AvroDeserializer(USED if name == "avro-used" else None, schema_registry_client_config=registry)
             of_dicts(app, source, sink, reader, AvroSerializer(AVRO["Total"], schema_registry_client_config=registry))
         else:
             of_messages(app, source, sink, registry)

@@ -48,7 +48,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
  */
 class PeerFormats {
     static final Set<String> NAMES =
-        Set.of("json", "pydantic", "dataclass", "typeddict", "avro", "protobuf", "string", "number");
+        Set.of("json", "pydantic", "dataclass", "typeddict", "avro", "avro-used", "protobuf", "string", "number");
     private static final long LEAST_CENTS = 50_000;
 
     record Line(long cents, String city) { }
@@ -206,6 +206,7 @@ class PeerFormats {
     static void add(String format, KStream<byte[], byte[]> stream, String sink) {
         switch (format) {
             case "avro" -> addAvro(stream, sink);
+            case "avro-used" -> addAvroUsed(stream, sink);
             case "protobuf" -> addProtobuf(stream, sink);
             case "string" -> PeerFormats.<String, Line, String>aggregated(
                 stream, sink, Serdes.String(), Serdes.String(),
@@ -243,6 +244,19 @@ class PeerFormats {
         PeerFormats.<bench.avro.Order, Line, Total>aggregated(
             stream, sink,
             avro(registry, "orders-value", bench.avro.Order.getClassSchema()),
+            avro(registry, "totals-value", Total.getClassSchema()),
+            (key, order) -> order.getCents() >= LEAST_CENTS,
+            order -> new Line(order.getCents() * 2, order.getAddress().getCity().toString()),
+            () -> new Total(0L, 0L, ""),
+            (key, line, total) -> new Total(total.getCents() + line.cents(), total.getOrders() + 1, line.city())
+        );
+    }
+
+    private static void addAvroUsed(KStream<byte[], byte[]> stream, String sink) {
+        Registry registry = new Registry();
+        PeerFormats.<bench.used.Order, Line, Total>aggregated(
+            stream, sink,
+            avro(registry, "orders-value", bench.used.Order.getClassSchema()),
             avro(registry, "totals-value", Total.getClassSchema()),
             (key, order) -> order.getCents() >= LEAST_CENTS,
             order -> new Line(order.getCents() * 2, order.getAddress().getCity().toString()),
