@@ -1,6 +1,6 @@
 """Reads the values of one Avro schema by generated code, at half of the time that fastavro takes for it.
 
-The function raises one of :data:`UNREADABLE` where fastavro is to read the value. Schema resolution is generated for records
+Schema resolution is generated for records
 whose fields are matched by name (skipped, with a default, as number of a larger type, optional); other rules of Avro are
 left to fastavro.
 """
@@ -27,24 +27,28 @@ from streamsrt.avro.source_code import (
 )
 
 Read: TypeAlias = Callable[[bytes, int], object]
-UNREADABLE = (IndexError, ValueError, struct.error)
+_UNREADABLE = (IndexError, ValueError, struct.error)
 _ZIGZAG = [(number >> 1) ^ -(number & 1) for number in range(128)]
 _BITS_MAX = 63
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _NUMBERS = ("int", "long", "float", "double")
 
 
-def generated_reader(writer: Schema, reader: Schema | None, logical: Logical) -> Read | None:
-    """A function that reads a value in bytes from a position on; None where fastavro has to.
+def generated_reader(writer: Schema, reader: Schema | None, logical: Logical, otherwise: Read) -> Read | None:
+    """A function that reads a value in bytes from a position on; None for a schema that it has no code for.
 
-    ``reader``: what the value is read into; None: as it was written.
+    ``reader``: what the value is read into; None: as it was written. ``otherwise``: reads what the code can't read.
     """
-    code = SourceCode("def read(d, i, *):", writer)
+    code = SourceCode("def read(d, at, *):", writer)
     try:
-        value = _Reading(code, logical).value(writer, reader)
-        code.line("if i > len(d): raise ValueError")
-        code.line(f"return {value}")
-        return cast(Read, code.compiled({"zigzag": _ZIGZAG, "more": _more, "length": _length}))
+        with code.block("try:"):
+            code.line("i = at")
+            value = _Reading(code, logical).value(writer, reader)
+            code.line("if i > len(d): raise ValueError", f"return {value}")
+        # Not in the block of the exception, so that another one has none before it.
+        code.line("except unreadable: pass", "return otherwise(d, at)")
+        known = {"zigzag": _ZIGZAG, "more": _more, "length": _length, "unreadable": _UNREADABLE, "otherwise": otherwise}
+        return cast(Read, code.compiled(known))
     except Unsupported:
         return None
 

@@ -12,8 +12,8 @@ import fastavro.read
 import fastavro.write
 from fastavro.types import Schema
 
-from streamsrt.avro.reading import UNREADABLE, Read, generated_reader
-from streamsrt.avro.writing import UNWRITABLE, Write, generated_writer
+from streamsrt.avro.reading import Read, generated_reader
+from streamsrt.avro.writing import Write, generated_writer
 
 
 def reader_of(writer: Schema, reader: Schema) -> Read:
@@ -21,45 +21,22 @@ def reader_of(writer: Schema, reader: Schema) -> Read:
     ``reader``: the one into which it is read. Both as fastavro parses them."""
     # The same, which fastavro need not compare.
     into = None if writer == reader else reader
-    generated = generated_reader(writer, into, fastavro.read.LOGICAL_READERS)
 
-    def read_any(data: bytes, at: int) -> object:
+    def read(data: bytes, at: int) -> object:
         source = BytesIO(data)
         source.seek(at)
         return fastavro.schemaless_reader(source, writer, into)
 
-    if generated is None:
-        return read_any
-
-    def read(data: bytes, at: int) -> object:
-        try:
-            return generated(data, at)
-        except UNREADABLE:
-            found = read_any
-        return found(data, at)
-
-    return read
+    return generated_reader(writer, into, fastavro.read.LOGICAL_READERS, read) or read
 
 
 def writer_of(schema: Schema) -> Write:
     """A function that returns the bytes of a value behind others. ``schema``: as fastavro parses it."""
-    generated = generated_writer(schema, fastavro.write.LOGICAL_WRITERS)
 
-    def write_any(value: object, head: bytes) -> bytes:
+    def write(value: object, head: bytes) -> bytes:
         out = BytesIO()
         out.write(head)
         fastavro.schemaless_writer(out, schema, value)
         return out.getvalue()
 
-    if generated is None:
-        return write_any
-
-    def write(value: object, head: bytes) -> bytes:
-        try:
-            return generated(value, head)
-        except UNWRITABLE:
-            # Outside of this block, so that its error has none before it.
-            found = write_any
-        return found(value, head)
-
-    return write
+    return generated_writer(schema, fastavro.write.LOGICAL_WRITERS, write) or write

@@ -1,7 +1,6 @@
 """Writes the values of one Avro schema by generated code, at a fraction of the time that fastavro takes for it.
 
-The function raises one of :data:`UNWRITABLE` where fastavro is to write the value, or to say why it can't: it takes only
-values of the very types that are read.
+It takes only values of the very types that are read. Others, and those that are wrong, are left to fastavro.
 """
 
 from __future__ import annotations
@@ -25,19 +24,24 @@ from streamsrt.avro.source_code import (
 )
 
 Write: TypeAlias = Callable[[object, bytes], bytes]
-UNWRITABLE = (KeyError, ValueError, OverflowError, struct.error)
+_UNWRITABLE = (KeyError, TypeError, ValueError, OverflowError, struct.error)
 _SMALL = [bytes((number,)) for number in range(128)]
 _INT_MAX, _LONG_MAX = 1 << 31, 1 << 63
 
 
-def generated_writer(schema: Schema, logical: Logical) -> Write | None:
-    """A function that returns the bytes of a value behind others (the head of the message); None where fastavro has to."""
+def generated_writer(schema: Schema, logical: Logical, otherwise: Write) -> Write | None:
+    """A function that returns the bytes of a value behind others (the head of the message); None for a schema that it has
+    no code for. ``otherwise``: writes what the code can't write."""
     code = SourceCode("def write(value, head, *):", schema)
     try:
-        code.line("parts = [head]")
-        _Writing(code, logical).value(schema, "value")
-        code.line("return join(parts)")
-        return cast(Write, code.compiled({"join": b"".join, "small": _SMALL, "varint": _varint}))
+        with code.block("try:"):
+            code.line("parts = [head]", "v = value")
+            _Writing(code, logical).value(schema, "v")
+            code.line("return join(parts)")
+        # Not in the block of the exception, so that another one has none before it.
+        code.line("except unwritable: pass", "return otherwise(value, head)")
+        known = {"join": b"".join, "small": _SMALL, "sizes": _SIZES, "varint": _varint, "encode": str.encode}
+        return cast(Write, code.compiled({**known, "unwritable": _UNWRITABLE, "otherwise": otherwise}))
     except Unsupported:
         return None
 
@@ -52,6 +56,9 @@ def _varint(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
+
+
+_SIZES = [_varint(size << 1) for size in range(1024)]
 
 
 class _Writing:
@@ -107,12 +114,12 @@ class _Writing:
         self._sized(value)
 
     def _string(self, schema: Schema, value: str) -> None:
-        self._refuse(f"type({value}) is not str")
-        self._code.line(f"e = {value}.encode()")
+        self._code.line(f"e = encode({value})")
         self._sized("e")
 
     def _sized(self, raw: str) -> None:
-        self._code.line(f"n = len({raw})", f"parts += (small[n << 1] if n < 64 else varint(n << 1)), {raw}")
+        self._code.line(f"n = len({raw})", f"parts.append(sizes[n] if n < {len(_SIZES)} else varint(n << 1))")
+        self._code.line(f"parts.append({raw})")
 
     def _fixed(self, schema: Schema, value: str) -> None:
         self._refuse(f"type({value}) is not bytes or len({value}) != {part_of(schema, 'size')}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import BytesIO
-from typing import Any
+from typing import Any, NoReturn
 
 import fastavro
 import fastavro.read
@@ -103,6 +103,10 @@ def outcome(call: Callable[..., object], *arguments: object) -> str:
         return f"{type(error)} {error} {error.__context__!r}".partition(" at 0x")[0]
 
 
+def never(*_: object) -> NoReturn:
+    raise AssertionError
+
+
 def damaged(data: bytes, chance: random.Random) -> bytes:
     at = chance.randrange(len(HEAD), len(data) + 1)
     if chance.random() < 0.3:
@@ -153,7 +157,7 @@ NUMBERS = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 20, -(1 << 20), (1 << 31
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_numbers_of_every_length(number: int) -> None:
-    read, write = generated_reader("long", None, {}), generated_writer("long", {})
+    read, write = generated_reader("long", None, {}, never), generated_writer("long", {}, never)
     assert read is not None
     assert write is not None
     data = by_fastavro("long", number)
@@ -165,7 +169,7 @@ def test_numbers_of_every_length(number: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 127, 128, 8191, 8192, 20_000])
 def test_texts_of_every_length(size: int) -> None:
     for schema, value in (("string", "ä" * (size // 2) + "a" * (size % 2)), ("bytes", b"\xff" * size)):
-        read, write = generated_reader(schema, None, {}), generated_writer(schema, {})
+        read, write = generated_reader(schema, None, {}, never), generated_writer(schema, {}, never)
         assert read is not None
         assert write is not None
         data = by_fastavro(schema, value)
@@ -176,8 +180,8 @@ def test_times_and_decimals() -> None:
     fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(LOGICAL[:3])]
     schema = fastavro.parse_schema({"type": "record", "name": "Top", "fields": fields})
     value = {"f0": date(2026, 1, 2), "f1": datetime(2026, 1, 2, 3, tzinfo=UTC), "f2": Decimal("-1.25")}
-    read = generated_reader(schema, None, fastavro.read.LOGICAL_READERS)
-    write = generated_writer(schema, fastavro.write.LOGICAL_WRITERS)
+    read = generated_reader(schema, None, fastavro.read.LOGICAL_READERS, never)
+    write = generated_writer(schema, fastavro.write.LOGICAL_WRITERS, never)
     assert read is not None
     assert write is not None
     data = by_fastavro(schema, value)
@@ -214,8 +218,8 @@ def deep() -> Any:
 )
 def test_schemas_that_have_code_and_others(schema: Any, value: Any, has_code: bool) -> None:
     parsed = fastavro.parse_schema(schema)
-    assert (generated_reader(parsed, None, {}) is not None) is has_code
-    assert (generated_writer(parsed, {}) is not None) is has_code
+    assert (generated_reader(parsed, None, {}, never) is not None) is has_code
+    assert (generated_writer(parsed, {}, never) is not None) is has_code
     data = writer_of(parsed)(value, HEAD)
     assert (data, reader_of(parsed, parsed)(data, len(HEAD))) == (by_fastavro(parsed, value), value)
 
@@ -228,7 +232,7 @@ def test_fields_that_are_not_wanted_are_passed_over() -> None:
         {"type": "record", "name": "Top", "fields": [{"name": "in", "type": inner}, {"name": "last", "type": "int"}]}
     )
     wanted = fastavro.parse_schema({"type": "record", "name": "Top", "fields": [{"name": "last", "type": "double"}]})
-    assert generated_reader(written, wanted, {}) is not None
+    assert generated_reader(written, wanted, {}, never) is not None
     values = [None, True, 1, 1 << 50, 1.0, 2.0, b"b", "s", ["a", "b"], {"k": -1}, "t"]
     value = {"in": {f"f{number}": each for number, each in enumerate(values)}, "last": 300}
     data = by_fastavro(written, value)
