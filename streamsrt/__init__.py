@@ -4,6 +4,7 @@
 - ``app``              ``KafkaStreams``: one instance of an application, from its start to its end
 - ``application``      finding an application by its name: ``MODULE:ATTRIBUTE``
 - ``assignment``       who runs which task, as pure functions that broker and client share
+- ``avro``             values of Avro as bytes, by code that is generated for each schema
 - ``backfill``         the state of an application computed offline from history, then handed over to the live
                        application
 - ``cli``              the command line: ``streamsrt``

@@ -18,13 +18,16 @@ import json
 import struct
 import urllib.error
 import urllib.request
-from io import BytesIO
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from streamsrt.errors import ConfigError, StreamsError
 from topology import serdes
 from topology.spec.codecs import AvroSerde, CallableSerde, ModelSerde, ProtobufSerde
+
+if TYPE_CHECKING:
+    from streamsrt.avro.reading import Read
+    from streamsrt.avro.writing import Write
 
 T = TypeVar("T")
 
@@ -107,25 +110,26 @@ class SchemaRegistry:
             own: Any = fastavro.parse_schema(json.loads(text))
         except (ValueError, fastavro.schema.SchemaParseException) as error:
             raise ConfigError(f"the schema of {subject!r} is not a valid Avro schema: {error}") from None
-        schemas: dict[int, tuple[Any, Any]] = {}
-        """By id: the writer's schema, and the one to read it into. None: the same, which fastavro need not compare."""
-        read, write = fastavro.schemaless_reader, fastavro.schemaless_writer
+        from streamsrt.avro.values import reader_of, writer_of
+
+        readers: dict[bytes, Read] = {}
+        """By what stands before a value: the schema's id."""
+        write: Write | None = None
+        head = b""
 
         def serialize(value: Any) -> bytes:
-            out = BytesIO()
-            out.write(_HEAD.pack(0, self.id_of(subject, text)))
-            write(out, own, value)
-            return out.getvalue()
+            nonlocal head, write
+            if write is None:
+                head = _HEAD.pack(0, self.id_of(subject, text))
+                write = writer_of(own)
+            return write(value, head)
 
         def deserialize(data: bytes) -> Any:
-            schema_id = _schema_id(data)
-            known = schemas.get(schema_id)
-            if known is None:
-                writer = fastavro.parse_schema(json.loads(self.schema(schema_id)))
-                known = schemas[schema_id] = (writer, None if writer == own else own)
-            source = BytesIO(data)
-            source.seek(_HEAD.size)
-            return read(source, *known)
+            read = readers.get(data[: _HEAD.size])
+            if read is None:
+                writer = fastavro.parse_schema(json.loads(self.schema(_schema_id(data))))
+                read = readers[data[: _HEAD.size]] = reader_of(writer, own)
+            return read(data, _HEAD.size)
 
         return AvroSerde(f"registry_avro({subject})", serialize, deserialize, own)
 
@@ -136,12 +140,19 @@ class SchemaRegistry:
         inner, adapter = serdes.json(model), TypeAdapter(model)
         text = json.dumps(adapter.json_schema(), sort_keys=True)
 
+        write, read = inner.serialize, inner.deserialize
+        head = b""
+
         def serialize(value: T) -> bytes:
-            return _HEAD.pack(0, self.id_of(subject, text, "JSON")) + inner.serialize(value)
+            nonlocal head
+            if not head:
+                head = _HEAD.pack(0, self.id_of(subject, text, "JSON"))
+            return head + write(value)
 
         def deserialize(data: bytes) -> T:
-            _schema_id(data)
-            return inner.deserialize(data[_HEAD.size :])
+            if len(data) < _HEAD.size or data[0]:
+                _schema_id(data)
+            return read(data[_HEAD.size :])
 
         return ModelSerde(f"registry_json({subject})", serialize, deserialize, adapter)
 
@@ -150,13 +161,22 @@ class SchemaRegistry:
         made: Any = message
         indexes, parse = _message_indexes(made.DESCRIPTOR), made.FromString
 
+        head = b""
+
         def serialize(value: Any) -> bytes:
+            nonlocal head
             raw: bytes = value.SerializeToString()
-            return _HEAD.pack(0, self.id_of(subject, schema, "PROTOBUF")) + indexes + raw
+            if not head:
+                head = _HEAD.pack(0, self.id_of(subject, schema, "PROTOBUF")) + indexes
+            return head + raw
 
         def deserialize(data: bytes) -> T:
+            found: T
+            if len(data) > _HEAD.size and not data[0] and not data[_HEAD.size]:
+                found = parse(data[_HEAD.size + 1 :])  # the first message of its file, as nearly all are
+                return found
             _schema_id(data)
-            found: T = parse(data[_behind_indexes(data) :])
+            found = parse(data[_behind_indexes(data) :])
             return found
 
         def message_of(fields: object) -> T:
@@ -205,8 +225,6 @@ def _behind_indexes(data: bytes) -> int:
             if data[at - 1] < 0x80:
                 return found >> 1, at
 
-    if data[_HEAD.size] == 0:
-        return _HEAD.size + 1  # the first message of its file, as nearly all are
     count, at = number(_HEAD.size)
     for _ in range(count):
         _, at = number(at)

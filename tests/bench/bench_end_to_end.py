@@ -2,7 +2,7 @@
 
     python -m tests.bench.bench_end_to_end [--quick] [--peers ours,bundled,java,quix,faust] [--workloads W1,W2,W3]
                                            [--records 1000000] [--rounds 3]
-    python -m tests.bench.bench_end_to_end --peers ours,bundled,java,quix --workloads W8,W9
+    python -m tests.bench.bench_end_to_end --workloads W8,W9
     python -m tests.bench.bench_end_to_end --peers ours,native,ours@/path/to/another/tree
 
 The broker is an Apache Kafka (Java 17 and Maven needed) on this machine; ``bundled`` is this runtime on the bundled broker,
@@ -26,8 +26,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -42,7 +43,7 @@ from tests.kafka_server import KafkaServer, missing_tools
 
 SHARES = {"quix": 0.2, "faust": 0.01, "java": 4}
 RECORDS_MIN = 10_000
-FAUST_TABLES = {"W2": "counts", "W3": "windows"}
+FAUST_TABLES = {"W2": "counts", "W3": "windows", "W9": "totals", "json": "totals", "pydantic": "totals"}
 TITLES = {
     "W1": "W1: filter + map_values",
     "W2": "W2: count per key",
@@ -51,7 +52,7 @@ TITLES = {
     "W9": "W9: filter + sum per key over JSON of 300 bytes",
 }
 JSON = {"W8", "W9"}
-"""Their input is of :mod:`tests.bench.peers.json_data`; faust has no programs for them."""
+"""Their input is of :mod:`tests.bench.peers.json_data`."""
 NAMES = {
     "ours": "streamsrt",
     "bundled": "streamsrt, bundled broker",
@@ -134,8 +135,14 @@ class Cluster:
         name = f"{'json' if is_json else 'in'}-{records}"
         if name in self._loaded:
             return name
+        self.load(name, json_data.orders(records) if is_json else data.rows(records))
+        return name
+
+    def load(self, name: str, columns: tuple[data.Columns, ...]) -> None:
+        """Writes an input, the first time."""
+        if name in self._loaded:
+            return
         self.make_topic(name)
-        columns = json_data.orders(records) if is_json else data.rows(records)
         for partition, (keys, values, timestamps) in enumerate(columns):
             for start in range(0, len(keys), LOAD_BATCH_RECORDS):
                 some = slice(start, start + LOAD_BATCH_RECORDS)
@@ -143,7 +150,6 @@ class Cluster:
                 self._network.producer.send(name, partition, batch, len(keys[some]))
         self._network.producer.flush()
         self._loaded.add(name)
-        return name
 
     def read(self, topic: str) -> Iterator[list[data.Message]]:
         """All that is in the topic now."""
@@ -204,8 +210,30 @@ def clusters(peers: list[str], folder: Path) -> Iterator[dict[str, Cluster]]:
 
 def measure(peer: str, workload: str, records: int, cluster: Cluster, folder: Path, name: str) -> Result:
     """One run, checked."""
+    source = cluster.input(records, is_json=workload in JSON)
+    if workload in JSON:
+        want = json_data.expected(workload, records)
+        return measured(peer, workload, records, source, cluster, folder, name, want, json_data.summarised)
+    want = data.expected(workload, records)
+    summarised = partial(data.summarised, peer)
+    return measured(peer, workload, records, source, cluster, folder, name, want, summarised)
+
+
+def measured(
+    peer: str,
+    workload: str,
+    records: int,
+    source: str,
+    cluster: Cluster,
+    folder: Path,
+    name: str,
+    want: data.Expected,
+    summarised: Callable[[str, Iterable[list[data.Message]]], tuple[int, data.Expected]],
+    environment: Mapping[str, str] | None = None,
+) -> Result:
+    """One run over the topic ``source``. ``summarised``: makes of its outputs what must be equal to ``want``."""
     application = f"{name}-{workload.lower()}-{file_name(peer)}"
-    source, sink, state = cluster.input(records, is_json=workload in JSON), f"out-{application}", folder / application
+    sink, state = f"out-{application}", folder / application
     cluster.make_topic(sink)
     if peer == "faust" and workload in FAUST_TABLES:
         # It makes the topic itself, but fails when its metadata don't show it soon enough.
@@ -213,13 +241,10 @@ def measure(peer: str, workload: str, records: int, cluster: Cluster, folder: Pa
     state.mkdir()
     arguments = [cluster.address, workload, source, sink, application, str(records), str(state)]
     try:
-        marks = run_program(peer, arguments, folder / "program.log")
+        marks = run_program(peer, arguments, folder / "program.log", environment)
     except UnfinishedError as error:
         return Result(math.nan, None, math.nan, 0, str(error))
-    if workload in JSON:
-        want, (outputs, got) = json_data.expected(workload, records), json_data.summarised(workload, cluster.read(sink))
-    else:
-        want, (outputs, got) = data.expected(workload, records), data.summarised(peer, workload, cluster.read(sink))
+    outputs, got = summarised(workload, cluster.read(sink))
     wrong = data.difference(want, got)
     cluster.delete_topics(application)
     shutil.rmtree(state, ignore_errors=True)

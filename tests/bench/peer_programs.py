@@ -16,25 +16,32 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 
-from tests.kafka_server import streams_classpath
+from tests.kafka_server import resolved, streams_classpath
 from tests.tools.native import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "peers"
-JAVA = tuple(PROGRAMS / "java" / name for name in ("PeerStreams.java", "PeerOperators.java", "PeerJson.java"))
+SCHEMAS = ("orders.avpr", "used.avpr", "orders.proto")
+JAVA = tuple(
+    PROGRAMS / "java" / name
+    for name in ("PeerStreams.java", "PeerOperators.java", "PeerJson.java", "PeerFormats.java", *SCHEMAS)
+)
+AVRO_VERSION, PROTOBUF_VERSION = "1.12.1", "4.33.2"
 PACKAGES = {
     "quix": ("quixstreams==3.28.1",),
-    "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "rocksdict==0.3.29"),
+    "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "rocksdict==0.3.29", "orjson==3.13.0"),
 }
 RUN_TIMEOUT_S = 180.0
 OURS = ("ours", "bundled", "native")
@@ -79,11 +86,11 @@ def _python_of(peer: str) -> str:
     packages = PACKAGES.get(peer)
     if packages is None:
         return sys.executable
-    home = _cache() / peer
+    home = _cache() / f"{peer}-{sha256(repr(packages).encode()).hexdigest()[:12]}"
     python = home / "bin" / "python"
     if not python.exists():
         say(f"making the environment of {peer} in {home}")
-        scratch = home.with_name(f"{peer}.{os.getpid()}")
+        scratch = home.with_name(f"{home.name}.{os.getpid()}")
         subprocess.run([sys.executable, "-m", "venv", str(scratch)], check=True)
         subprocess.run([str(scratch / "bin" / "python"), "-m", "pip", "-q", "install", *packages], check=True)
         scratch.rename(home)
@@ -98,7 +105,8 @@ def _java_classes() -> Path:
     home = _cache() / f"java-{digest.hexdigest()[:12]}"
     if not home.exists():
         scratch = home.with_name(f"{home.name}.{os.getpid()}")
-        subprocess.run(["javac", "-cp", streams_classpath(), "-d", str(scratch), *map(str, JAVA)], check=True)
+        sources = [str(path) for path in (*_generated(scratch / "generated"), *JAVA) if path.suffix == ".java"]
+        subprocess.run(["javac", "-cp", _java_classpath(), "-d", str(scratch), *sources], check=True)
         scratch.rename(home)
     return home
 
@@ -114,9 +122,44 @@ def file_name(peer: str) -> str:
     return peer.replace("@", "").replace("/", "-")
 
 
+def _java_classpath() -> str:
+    """Kafka Streams, and the libraries of formats that it does not bring."""
+    formats = resolved(
+        (("org.apache.avro", "avro", AVRO_VERSION), ("com.google.protobuf", "protobuf-java", PROTOBUF_VERSION))
+    )
+    return f"{streams_classpath()}{os.pathsep}{formats}"
+
+
+def _generated(folder: Path) -> list[Path]:
+    """The classes of Avro's records and of Protobuf's messages, as their own compilers make them."""
+    folder.mkdir(parents=True)
+    schemas = PROGRAMS / "java"
+    compiler = resolved((("org.apache.avro", "avro-compiler", AVRO_VERSION),))
+    made = ["java", "-cp", compiler, "org.apache.avro.compiler.specific.SpecificCompiler"]
+    for protocol in (name for name in SCHEMAS if name.endswith(".avpr")):
+        subprocess.run([*made, str(schemas / protocol), str(folder)], check=True)
+    protoc = _protoc()
+    subprocess.run([protoc, f"--java_out={folder}", f"-I{schemas}", "orders.proto"], check=True)
+    return sorted(folder.rglob("*.java"))
+
+
+def _protoc() -> str:
+    """Protobuf's compiler, which is an artifact as well."""
+    system = {"Linux": "linux", "Darwin": "osx"}[platform.system()]
+    machine = {"x86_64": "x86_64", "AMD64": "x86_64"}.get(platform.machine(), "aarch_64")
+    artifact = f"com.google.protobuf:protoc:{PROTOBUF_VERSION}:exe:{system}-{machine}"
+    path = _cache() / f"protoc-{PROTOBUF_VERSION}"
+    if not path.exists():
+        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={_cache()}"]
+        subprocess.run(command, check=True)
+        (_cache() / f"protoc-{PROTOBUF_VERSION}-{system}-{machine}.exe").rename(path)
+        path.chmod(0o755)
+    return str(path)
+
+
 def _command(peer: str) -> list[str]:
     if peer == "java":
-        path = f"{_java_classes()}{os.pathsep}{streams_classpath()}"
+        path = f"{_java_classes()}{os.pathsep}{_java_classpath()}"
         return ["java", "-Xmx2g", "-Xshare:auto", "-cp", path, "PeerStreams"]
     tree = tree_of(peer)
     program = PROGRAMS / f"{peer}.py" if tree is None else tree / "tests" / "bench" / "peers" / "ours.py"
@@ -154,13 +197,15 @@ class PeerProgram:
     ``marks``: the last one of each name. ``seen``: all SEEN marks. ``peak_bytes``: resident memory, as of the last of these.
     """
 
-    def __init__(self, peer: str, arguments: list[str], log: Path) -> None:
+    def __init__(
+        self, peer: str, arguments: list[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         tree = tree_of(peer)
-        environment = dict(os.environ)
+        known = {**os.environ, **(environment or {})}
         if tree is not None:
             loops = [str(NATIVE)] if peer == "native" else []
-            environment["PYTHONPATH"] = os.pathsep.join([str(tree), *loops])
-            environment["STREAMSRT_PURE"] = "0" if loops else "1"
+            known["PYTHONPATH"] = os.pathsep.join([str(tree), *loops])
+            known["STREAMSRT_PURE"] = "0" if loops else "1"
         self.marks: dict[str, Mark] = {}
         self.seen: list[Mark] = []
         self.peak_bytes = 0
@@ -175,7 +220,7 @@ class PeerProgram:
                 stderr=errors,
                 text=True,
                 cwd=log.parent,
-                env=environment,
+                env=known,
             )
         self._profiler = _profiled(peer, self.process, arguments)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -226,8 +271,10 @@ class PeerProgram:
             self.process.stdout.close()
 
 
-def run_program(peer: str, arguments: list[str], log: Path) -> dict[str, Mark]:
+def run_program(
+    peer: str, arguments: list[str], log: Path, environment: Mapping[str, str] | None = None
+) -> dict[str, Mark]:
     """Runs it to its END mark. Raises UnfinishedError where that does not come."""
-    with PeerProgram(peer, arguments, log) as program:
+    with PeerProgram(peer, arguments, log, environment) as program:
         program.wait_for("END")
     return program.marks

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,62 +14,14 @@ from pydantic import BaseModel
 from streamsrt.errors import ConfigError
 from streamsrt.schema_registry import SchemaRegistry, SchemaRegistryError
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from tests.schema_registry import Registry, running_registry
 from topology import StreamsBuilder, serdes
-
-
-class Registry(ThreadingHTTPServer):
-    """Remembers schemas, and what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.schemas: list[dict[str, Any]] = []
-        self.asked: list[str] = []
-        self.login: str | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Registry
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nothing is printed."""
-
-    def do_GET(self) -> None:
-        place = int(self.path.rpartition("/")[2]) - 1
-        known = 0 <= place < len(self.server.schemas)
-        self.answer(200 if known else 404, self.server.schemas[place] if known else {"error_code": 40403})
-
-    def do_POST(self) -> None:
-        body = {"subject": self.path.split("/")[2], **json.loads(self.rfile.read(int(self.headers["Content-Length"])))}
-        if body not in self.server.schemas:
-            if not self.path.endswith("/versions"):
-                self.answer(404, {"error_code": 40403, "message": "Schema not found"})
-                return
-            self.server.schemas.append(body)
-        self.answer(200, {"id": self.server.schemas.index(body) + 1})
-
-    def answer(self, status: int, content: dict[str, Any]) -> None:
-        self.server.asked.append(f"{self.command} {self.path}")
-        self.server.login = self.headers.get("Authorization")
-        data = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
 
 
 @pytest.fixture
 def server() -> Iterator[Registry]:
-    registry = Registry()
-    thread = Thread(target=registry.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield registry
-    registry.shutdown()
-    thread.join()
-    registry.server_close()
+    with running_registry() as registry:
+        yield registry
 
 
 def schema(*fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """This runtime: filter + map (W1), count per key (W2), count per key and minute (W3), restore of a table (W6), a map of one
 record in many (W7), filter + map and filter + sum per key over JSON (W8, W9), and the programs of
-:mod:`tests.bench.peers.ours_operators`.
+:mod:`tests.bench.peers.ours_operators` and :mod:`tests.bench.peers.ours_formats`.
 
 START is the moment when the group has given out the tasks, before the first fetch (the last of several such moments: without
 its internal topics a group gives out none); END is the return of ``run()``, after the last commit, leaving the group and
@@ -29,6 +29,7 @@ from topology import StreamsBuilder, TimeWindows, Topology, serdes
 PARTITIONS = 4
 HASHES = 5
 TIMEOUT_S = 600
+FORMATS = {"json", "pydantic", "dataclass", "typeddict", "avro", "avro-used", "protobuf", "string", "number"}
 
 
 def mark(name: str, records: int) -> None:
@@ -79,6 +80,10 @@ class Loaded(StandbyListener):
 
 
 def build(workload: str, source: str, sink: str) -> Topology:
+    if workload in FORMATS:
+        from tests.bench.peers import ours_formats  # the libraries of formats cost the others memory
+
+        return ours_formats.build(workload, source, sink)
     if not workload.startswith("W"):
         return ours_operators.build(workload, source, sink)
     builder = StreamsBuilder()
@@ -160,7 +165,7 @@ def main(arguments: list[str]) -> None:
         streams.run()
         return
     over = threading.Event()
-    if workload.startswith("W"):
+    if workload.startswith("W") or workload in FORMATS:
         watcher = threading.Thread(target=watch, args=(streams, int(records), over), daemon=True)
     else:
         watcher = threading.Thread(target=report, args=(streams, over), daemon=True)

@@ -1,6 +1,6 @@
 """quixstreams: filter + map (W1), count per key (W2), count per key and minute (W3), a map of one record in many (W7, which
-with 0 records runs until SIGTERM), filter + map and filter + sum per key over JSON (W8, W9), and windows and joins as in
-``operator_data``.
+with 0 records runs until SIGTERM), filter + map and filter + sum per key over JSON (W8, W9), windows and joins as in
+``operator_data``, and the programs of ``quix_formats``.
 
 START is the first record that was processed; END is the return of ``run()``, which flushes the producer and commits. The
 callback that counts the records costs about a hundredth of what a record costs.
@@ -11,10 +11,13 @@ import resource
 import sys
 import warnings
 from hashlib import sha256
+from pathlib import Path
 
 warnings.filterwarnings("ignore")
 
 from quixstreams import Application  # noqa: E402
+
+FORMATS = {"json", "pydantic", "dataclass", "typeddict", "avro", "avro-used", "protobuf", "string", "number"}
 
 
 def mark(name, records):
@@ -67,6 +70,15 @@ def main(arguments):
         commit_interval=1.0,
         on_message_processed=processed,
     )
+    if workload in FORMATS:
+        # Not run as part of a package, and the libraries of formats cost the others memory.
+        sys.path.append(str(Path(__file__).resolve().parent))
+        import quix_formats
+
+        quix_formats.add(app, workload, source, sink)
+        app.run()
+        mark("END", done)
+        return
     sources = source.split(",")
     # What a join keeps must be text.
     kind = "json" if workload in ("W8", "W9") else "string" if len(sources) > 1 else "bytes"

@@ -31,7 +31,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
  * Java Kafka Streams in the benchmarks: SERVERS WORKLOAD SOURCE SINK APPLICATION RECORDS DIRECTORY [NAME=VALUE ...].
  *
  * W1 filter and map, W2 count per key, W3 count per key and minute, W6 restore of a table of RECORDS changelog records, W7 one
- * record in many is mapped, W8 and W9 filter and map, and filter and sum per key, over JSON ({@link PeerJson}). MARK lines as
+ * record in many is mapped, W8 and W9 filter and map, and filter and sum per key, over JSON ({@link PeerJson}); filter, map and aggregate over a format ({@link PeerFormats}). MARK lines as
  * those of ours.py; the CPU time is that of the whole JVM; START is the first record.
  * With RECORDS 0, and in W6, it runs until SIGTERM. All other workloads are operators, see {@link PeerOperators}.
  */
@@ -105,7 +105,7 @@ public class PeerStreams {
                 .mapValues(PeerStreams::upper)
                 .to(sink, Produced.with(raw, raw));
             case "W8", "W9" -> PeerJson.add(workload, stream, sink);
-            default -> throw new IllegalArgumentException(workload);
+            default -> PeerFormats.add(workload, stream, sink);
         }
         return builder.build();
     }
@@ -172,7 +172,7 @@ public class PeerStreams {
             String[] pair = arguments[i].split("=", 2);
             settings.put(pair[0], pair[1]);
         }
-        if (!workload.matches("W\\d")) {
+        if (!workload.matches("W\\d") && !PeerFormats.NAMES.contains(workload)) {
             PeerOperators.run(arguments, settings);
             return;
         }

@@ -1,0 +1,11 @@
+"""Values of Avro as bytes, by code that is generated for each schema, for serdes with a schema registry.
+
+1. The generated code is for what values usually are. Where it finds anything else, fastavro reads or writes the same value
+   again: results, bytes and errors are those of fastavro.
+2. Schemas are as ``fastavro.parse_schema`` returns them.
+
+- ``values``      functions that read and write values of a schema, by generated code or by fastavro
+- ``reading``     the code that reads
+- ``writing``     the code that writes
+- ``source_code`` how that code is put together and compiled
+"""

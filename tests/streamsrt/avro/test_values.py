@@ -1,0 +1,240 @@
+"""Generated code for Avro gives what fastavro gives: values, bytes and errors."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from io import BytesIO
+from typing import Any, NoReturn
+
+import fastavro
+import fastavro.read
+import fastavro.write
+import pytest
+from fastavro.utils import generate_one
+
+from streamsrt.avro.reading import generated_reader
+from streamsrt.avro.values import reader_of, writer_of
+from streamsrt.avro.writing import generated_writer
+
+HEAD = b"\0\0\0\0\x07"
+ODD = [None, True, 0, -1, 1 << 40, 1 << 70, 1.5, float("inf"), "x", "\ud800", b"x", (), ("string", "x"), [], {}, object]
+KINDS = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
+LOGICAL = [
+    {"type": "int", "logicalType": "date"},
+    {"type": "long", "logicalType": "timestamp-millis"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2},
+    {"type": "string", "logicalType": "uuid"},
+    {"type": "string", "logicalType": "no such type"},
+]
+
+
+def random_schema(chance: random.Random, depth: int = 0) -> Any:
+    kind = chance.choice(
+        [*KINDS, *KINDS, *(["record", "array", "map", "union", "enum", "fixed", "logical"] * (3 - depth))]
+    )
+    name = f"N{chance.randrange(10**9)}"
+    match kind:
+        case "record":
+            fields = [{"name": f"f{n}", "type": random_schema(chance, depth + 1)} for n in range(chance.randrange(5))]
+            return {"type": "record", "name": name, "fields": fields}
+        case "array":
+            # Of items without any bytes there may be any number, which takes fastavro as long.
+            fields = [{"name": "a", "type": "long"}, {"name": "b", "type": random_schema(chance, depth + 1)}]
+            return {"type": "array", "items": {"type": "record", "name": name, "fields": fields}}
+        case "map":
+            return {"type": "map", "values": random_schema(chance, depth + 1)}
+        case "union":
+            other = random_schema(chance, 2)
+            types = ["null", "int" if other == "null" or isinstance(other, list) else other]
+            return types if chance.random() < 0.7 else types[::-1]
+        case "enum":
+            return {"type": "enum", "name": name, "symbols": ["A", "B", "C"]}
+        case "fixed":
+            return {"type": "fixed", "name": name, "size": 3}
+        case "logical":
+            return chance.choice(LOGICAL)
+        case _:
+            return kind
+
+
+def random_record(chance: random.Random) -> dict[str, Any]:
+    fields = [{"name": f"f{n}", "type": random_schema(chance)} for n in range(1, 7)]
+    return {"type": "record", "name": "Top", "fields": fields}
+
+
+def later_version(schema: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """Without some fields, with new ones, with larger numbers, with fields that are optional now."""
+    fields = [copy.deepcopy(field) for field in schema["fields"] if chance.random() < 0.7]
+    for field in fields:
+        if field["type"] in ("int", "long", "float") and chance.random() < 0.5:
+            field["type"] = chance.choice(["long", "float", "double"])
+        elif isinstance(field["type"], str) and field["type"] != "null" and chance.random() < 0.5:
+            field["type"] = ["null", field["type"]]
+    if chance.random() < 0.5:
+        fields.append({"name": "new", "type": {"type": "array", "items": "int"}, "default": []})
+    if chance.random() < 0.1:
+        fields.append({"name": "without", "type": "int"})
+    chance.shuffle(fields)
+    return {**schema, "fields": fields}
+
+
+def by_fastavro(schema: Any, value: Any) -> bytes:
+    out = BytesIO()
+    out.write(HEAD)
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+def read_by_fastavro(data: bytes, writer: Any, reader: Any) -> Any:
+    source = BytesIO(data)
+    source.seek(len(HEAD))
+    return fastavro.schemaless_reader(source, writer, reader)
+
+
+def outcome(call: Callable[..., object], *arguments: object) -> str:
+    """What a call returns, or raises, with what was raised before."""
+    try:
+        return repr(call(*arguments))
+    except Exception as error:  # noqa: BLE001  # whatever fastavro raises
+        return f"{type(error)} {error} {error.__context__!r}".partition(" at 0x")[0]
+
+
+def never(*_: object) -> NoReturn:
+    raise AssertionError
+
+
+def damaged(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(HEAD), len(data) + 1)
+    if chance.random() < 0.3:
+        return data[:at]
+    return data[:at] + bytes((chance.choice([0, 1, 2, 127, 128, 255, chance.randrange(256)]),)) + data[at + 1 :]
+
+
+def odd(value: Any, chance: random.Random) -> Any:
+    """The value with something else in one place."""
+    changed = copy.copy(value)
+    if isinstance(value, dict) and value and chance.random() < 0.8:
+        key = chance.choice(list(value))
+        if chance.random() < 0.2:
+            del changed[key]
+        else:
+            changed[key] = odd(value[key], chance)
+        return changed
+    if isinstance(value, list) and value and chance.random() < 0.8:
+        at = chance.randrange(len(value))
+        changed[at] = odd(value[at], chance)
+        return changed
+    return chance.choice(ODD)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_it_has_the_results_and_the_errors_of_fastavro(seed: int) -> None:
+    chance = random.Random(seed)
+    random.seed(seed)  # that of generate_one
+    plain = random_record(chance)
+    schema = fastavro.parse_schema(plain)
+    later = fastavro.parse_schema(later_version(plain, chance))
+    read, resolved, write = reader_of(schema, schema), reader_of(schema, later), writer_of(schema)
+    for _ in range(6):
+        value = generate_one(schema)
+        data = by_fastavro(schema, value)
+        assert write(value, HEAD) == data
+        assert repr(read(data, len(HEAD))) == repr(read_by_fastavro(data, schema, None))
+        assert outcome(resolved, data, len(HEAD)) == outcome(read_by_fastavro, data, schema, later)
+        for _ in range(8):
+            bad, other = damaged(data, chance), odd(value, chance)
+            assert outcome(read, bad, len(HEAD)) == outcome(read_by_fastavro, bad, schema, None)
+            assert outcome(resolved, bad, len(HEAD)) == outcome(read_by_fastavro, bad, schema, later)
+            assert outcome(write, other, HEAD) == outcome(by_fastavro, schema, other)
+
+
+NUMBERS = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 20, -(1 << 20), (1 << 31) - 1, -(1 << 31), 1 << 62, -(1 << 63)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_numbers_of_every_length(number: int) -> None:
+    read, write = generated_reader("long", None, {}, never), generated_writer("long", {}, never)
+    assert read is not None
+    assert write is not None
+    data = by_fastavro("long", number)
+    assert (write(number, HEAD), outcome(reader_of("long", "long"), data, len(HEAD))) == (data, repr(number))
+    if abs(number) < 1 << 60:
+        assert read(data, len(HEAD)) == number
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 127, 128, 8191, 8192, 20_000])
+def test_texts_of_every_length(size: int) -> None:
+    for schema, value in (("string", "ä" * (size // 2) + "a" * (size % 2)), ("bytes", b"\xff" * size)):
+        read, write = generated_reader(schema, None, {}, never), generated_writer(schema, {}, never)
+        assert read is not None
+        assert write is not None
+        data = by_fastavro(schema, value)
+        assert (write(value, HEAD), read(data, len(HEAD))) == (data, value)
+
+
+def test_times_and_decimals() -> None:
+    fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(LOGICAL[:3])]
+    schema = fastavro.parse_schema({"type": "record", "name": "Top", "fields": fields})
+    value = {"f0": date(2026, 1, 2), "f1": datetime(2026, 1, 2, 3, tzinfo=UTC), "f2": Decimal("-1.25")}
+    read = generated_reader(schema, None, fastavro.read.LOGICAL_READERS, never)
+    write = generated_writer(schema, fastavro.write.LOGICAL_WRITERS, never)
+    assert read is not None
+    assert write is not None
+    data = by_fastavro(schema, value)
+    assert (write(value, HEAD), read(data, len(HEAD))) == (data, value)
+
+
+def of_itself() -> dict[str, Any]:
+    fields = [{"name": "next", "type": ["null", "Top"]}]
+    return {"type": "record", "name": "Top", "fields": fields}
+
+
+def twice() -> dict[str, Any]:
+    inner = {"type": "record", "name": "In", "fields": [{"name": "a", "type": "int"}]}
+    fields = [{"name": "one", "type": inner}, {"name": "two", "type": ["null", "In"]}]
+    return {"type": "record", "name": "Top", "fields": fields}
+
+
+def deep() -> Any:
+    schema: Any = "int"
+    for _ in range(30):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "has_code"),
+    [
+        (twice(), {"one": {"a": 1}, "two": {"a": 2}}, True),
+        (of_itself(), {"next": {"next": None}}, False),
+        (["null", "int", "string"], "x", False),
+        (deep(), [], False),
+    ],
+    ids=["a name twice", "recursive", "union of three", "deep"],
+)
+def test_schemas_that_have_code_and_others(schema: Any, value: Any, has_code: bool) -> None:
+    parsed = fastavro.parse_schema(schema)
+    assert (generated_reader(parsed, None, {}, never) is not None) is has_code
+    assert (generated_writer(parsed, {}, never) is not None) is has_code
+    data = writer_of(parsed)(value, HEAD)
+    assert (data, reader_of(parsed, parsed)(data, len(HEAD))) == (by_fastavro(parsed, value), value)
+
+
+def test_fields_that_are_not_wanted_are_passed_over() -> None:
+    kinds = [*KINDS, {"type": "array", "items": "string"}, {"type": "map", "values": "long"}, ["null", "string"]]
+    fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)]
+    inner = {"type": "record", "name": "In", "fields": fields}
+    written = fastavro.parse_schema(
+        {"type": "record", "name": "Top", "fields": [{"name": "in", "type": inner}, {"name": "last", "type": "int"}]}
+    )
+    wanted = fastavro.parse_schema({"type": "record", "name": "Top", "fields": [{"name": "last", "type": "double"}]})
+    assert generated_reader(written, wanted, {}, never) is not None
+    values = [None, True, 1, 1 << 50, 1.0, 2.0, b"b", "s", ["a", "b"], {"k": -1}, "t"]
+    value = {"in": {f"f{number}": each for number, each in enumerate(values)}, "last": 300}
+    data = by_fastavro(written, value)
+    assert reader_of(written, wanted)(data, len(HEAD)) == {"last": 300.0}
+    assert repr(reader_of(written, wanted)(data, len(HEAD))) == repr(read_by_fastavro(data, written, wanted))
