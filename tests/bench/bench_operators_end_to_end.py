@@ -1,4 +1,4 @@
-"""Windows, suppression, joins and a word count, end to end: this runtime beside Java's Kafka Streams and quixstreams.
+"""Windows, suppression, joins, processors and a word count, end to end: beside Java's Kafka Streams and quixstreams.
 
     python -m tests.bench.bench_operators_end_to_end [--quick] [--peers ours,bundled,java,quix] [--operators hopping,...]
                                                      [--records N] [--rounds 3] [--cache-max-bytes 67108864]
@@ -7,7 +7,8 @@ As :mod:`tests.bench.bench_end_to_end`: on one Apache Kafka (``bundled``: on the
 process, peers that take turns, outputs read by another client and compared with an independent computation. Java runs the
 same topologies with the same settings, one thread, and record caches of the same size (:data:`CACHE_MAX_BYTES`). It is
 compared by the second half of the records (``warm``), which ends with the last commit and the closing of the client. Rates
-count input records, those of both sides of a join; for the word count these are lines.
+count input records, those of both sides of a join, but not those of a global table; for the word count these are lines.
+Java has neither as-of joins nor rows that expire.
 
 A program with internal topics reads its input first and the internal topics later, so its halves are not alike. It runs
 twice, with half of the records and with all of them; the difference is taken for the second half. While Java waits for more

@@ -136,6 +136,8 @@ class Environment:
 
     is_timed = True
     """Whether the processors are to begin yet, or there was ever a punctuation by the wall clock."""
+    ends_with_runs = False
+    """Whether a processor takes a run of records of one source as a whole."""
     collect_texts: Callable[[str, Texts, Times], None] | None = None
     """Takes many short texts at once, each of them as key and value; None: ``collect`` takes everything."""
 
@@ -187,8 +189,6 @@ class Environment:
         self.commit_requested = False
         self.is_latest = True
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
-        self.ends_with_runs = False
-        """Whether a processor takes a run of records of one source as a whole."""
         self.batches: list[Callable[[], None]] = []
         """Functions that process the records waiting at operators over batches."""
         self.open_calls: OpenCalls | None = None
