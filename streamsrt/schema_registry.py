@@ -98,8 +98,9 @@ class SchemaRegistry:
     def avro(self, subject: str, schema: str | dict[str, Any]) -> CallableSerde[Any]:
         """Values as fastavro has them (records are dicts), written with ``schema`` and read into it.
 
-        Values written with another version of the schema are resolved by Avro's rules. Raises ConfigError if fastavro
-        is not installed, or for an invalid schema.
+        Values written with another version of the schema are resolved by Avro's rules. Fields of a topic that the program
+        does not use can be left out of ``schema``: to pass over a field takes less time than to read it. Raises ConfigError
+        if fastavro is not installed, or for an invalid schema.
         """
         try:
             import fastavro

@@ -1,8 +1,7 @@
 """Reads the values of one Avro schema by generated code, at half of the time that fastavro takes for it.
 
-Schema resolution is generated for records
-whose fields are matched by name (skipped, with a default, as number of a larger type, optional); other rules of Avro are
-left to fastavro.
+Of Avro's schema resolution there is code for records whose fields are matched by name: some are left out, have a default,
+are numbers of a larger type, or optional. Everything else is left to fastavro.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from streamsrt.avro.source_code import (
     kind_of,
     optional_of,
     part_of,
+    size_of,
     symbols_of,
 )
 
@@ -159,7 +159,7 @@ class _Reading:
     # --------------------------------------------------------------------------------------------------- complex types
 
     def _fixed(self, writer: Schema, reader: Schema | None) -> str:
-        size = part_of(writer, "size")
+        size = size_of(writer)
         name = self._kept(f"d[i:i + {size}]")
         self._code.line(f"i += {size}")
         return name
@@ -234,7 +234,7 @@ class _Reading:
         """Passes over a value that nobody wants, as fastavro does: text is not decoded."""
         with self._code.defined(writer) as schema:
             kind = kind_of(schema)
-            size = part_of(schema, "size") if kind == "fixed" else _SIZES.get(kind)
+            size = size_of(schema) if kind == "fixed" else _SIZES.get(kind)
             if size is not None:
                 self._code.line(f"i += {size}")
                 return

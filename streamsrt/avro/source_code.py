@@ -114,7 +114,7 @@ NO_DEFAULT = object()
 
 
 def part_of(schema: Schema, name: str) -> Schema:
-    """``items``, ``values``, ``size``, ``symbols`` or ``name`` of a type; None where it has none."""
+    """``items``, ``values``, ``symbols`` or ``name`` of a type; None where it has none."""
     return schema.get(name) if isinstance(schema, dict) else None
 
 
@@ -128,6 +128,14 @@ def fields_of(record: Schema) -> list[RecordField]:
 def symbols_of(enum: Schema) -> tuple[str, ...]:
     symbols = part_of(enum, "symbols")
     return tuple(symbols) if isinstance(symbols, list | tuple) else ()
+
+
+def size_of(fixed: Schema) -> int:
+    """Raises Unsupported where it is no size: it becomes part of the code."""
+    size = part_of(fixed, "size")
+    if type(size) is not int or size < 0:
+        raise Unsupported
+    return size
 
 
 def conversion_of(schema: Schema, logical: Logical) -> Callable[..., object] | None:

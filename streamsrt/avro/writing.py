@@ -20,6 +20,7 @@ from streamsrt.avro.source_code import (
     kind_of,
     optional_of,
     part_of,
+    size_of,
     symbols_of,
 )
 
@@ -122,7 +123,7 @@ class _Writing:
         self._code.line(f"parts.append({raw})")
 
     def _fixed(self, schema: Schema, value: str) -> None:
-        self._refuse(f"type({value}) is not bytes or len({value}) != {part_of(schema, 'size')}")
+        self._refuse(f"type({value}) is not bytes or len({value}) != {size_of(schema)}")
         self._code.line(f"parts.append({value})")
 
     def _enum(self, schema: Schema, value: str) -> None:

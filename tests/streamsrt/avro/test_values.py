@@ -224,6 +224,12 @@ def test_schemas_that_have_code_and_others(schema: Any, value: Any, has_code: bo
     assert (data, reader_of(parsed, parsed)(data, len(HEAD))) == (by_fastavro(parsed, value), value)
 
 
+def test_a_size_that_is_no_number_does_not_become_code() -> None:
+    schema = {"type": "fixed", "name": "F", "size": "__import__('os')._exit(1)"}
+    assert generated_reader(schema, None, {}, never) is None
+    assert generated_writer(schema, {}, never) is None
+
+
 def test_fields_that_are_not_wanted_are_passed_over() -> None:
     kinds = [*KINDS, {"type": "array", "items": "string"}, {"type": "map", "values": "long"}, ["null", "string"]]
     fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)]
