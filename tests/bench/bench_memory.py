@@ -62,9 +62,9 @@ def until_counted(address: str, topic: str, records: int) -> None:
     consumer.close()
 
 
-def resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int, counted: str = "VmRSS") -> int:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{counted}:"):
             return int(line.split()[1]) << 10
     return 0
 

@@ -3,7 +3,8 @@
 First commands and imports, each in a process of its own: CPU time, medians of interleaved rounds; Python alone is the
 floor. Then an application that counts per key, on the bundled broker: CPU time from the start of the process
 to the first result in the output topic, and the time by the wall clock, which only means something on an idle machine.
-After that nothing comes for ``--seconds``: the share of a core that the instance takes, and its memory. With
+After that nothing comes for ``--seconds``: the share of a core that the instance takes, its memory (RSS), and what of that
+is its own, without the pages of programs and libraries, which the system reads from files and shares between processes. With
 ``--tasks 1,1000`` the same for an instance with a thousand tasks.
 """
 
@@ -73,6 +74,7 @@ class Idle:
     started_s: float
     share: float
     memory_bytes: int
+    own_bytes: int
 
 
 def idle(tasks: int, address: str, folder: Path, seconds: float) -> Idle:
@@ -95,7 +97,7 @@ def idle(tasks: int, address: str, folder: Path, seconds: float) -> Idle:
             before_s, since_s = cpu_seconds(pid), time.monotonic()
             pause.wait(seconds)
             share = (cpu_seconds(pid) - before_s) / (time.monotonic() - since_s)
-            return Idle(started_cpu_s, started_s, share, resident_bytes(pid))
+            return Idle(started_cpu_s, started_s, share, resident_bytes(pid), resident_bytes(pid, "RssAnon"))
     finally:
         network.stop()
 
@@ -120,11 +122,11 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     say("from the start of the process to the first result, and then idle")
-    print(f"{'tasks':>8}{'CPU s':>10}{'seconds':>10}{'core, %':>10}{'MB':>8}")
+    print(f"{'tasks':>8}{'CPU s':>10}{'seconds':>10}{'core, %':>10}{'MB':>8}{'own':>8}")
     for tasks, each in found.items():
         print(
             f"{tasks:8}{each.started_cpu_s:10.2f}{each.started_s:10.1f}{each.share * 100:10.1f}"
-            f"{each.memory_bytes / 1e6:8.0f}"
+            f"{each.memory_bytes / 1e6:8.0f}{each.own_bytes / 1e6:8.0f}"
         )
 
 

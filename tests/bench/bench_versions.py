@@ -44,6 +44,7 @@ RESTORES = (
     "restore: 10 updates of each",
     "restore: values of 8 bytes",
     "restore: ascending keys",
+    "restore: 80 to 120 bytes",
 )
 NAMES = {"stages": STAGES, "operators": OPERATORS, "driver": DRIVER, "formats": FORMATS, "restore": RESTORES}
 
