@@ -47,7 +47,12 @@ class Run:
 
 
 def fill(
-    cluster: Cluster, application: str, records: int, updates: int, value_bytes: int, compression: Compression
+    cluster: Cluster,
+    application: str,
+    records: int,
+    updates: int,
+    value_bytes: int,
+    compression: Compression = Compression.NONE,
 ) -> None:
     """Makes the topics of an application, and writes its changelog."""
     network = NetworkThread(ClientConfig(bootstrap_servers=cluster.address, client_id="bench-restore"))
