@@ -60,7 +60,9 @@ from streamsrt.state.store import StoreClosedError, after_prefix
 
 _GATHERED_ROWS = 100_000
 _GATHERED_BYTES = 8 << 20
-_ARENA_BLOCK_BYTES = 64 << 10
+_ARENA_BLOCK_BYTES = 16 << 10
+"""What a store takes for its first rows: a thousand stores with a few rows each should not fill the budget. Larger blocks
+are no faster."""
 _INGESTED_BLOCK_BYTES = 8 << 10
 _SMALL_FILE_BYTES = 8 << 20
 """64 MB are the default: millions of rows that compress well."""
