@@ -105,7 +105,7 @@ docs: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench.bench_end_to_end
 	$(BIN)/python -m tests.bench.bench_operators_end_to_end
-	for name in stages operators driver formats start records wire state metrics log broker many_partitions groups consumer_groups backfill backfill_memory restart warmup classic_scale classic_pause queries processes restore restore_beside standby latency fixed_rate memory; do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
+	for name in stages operators driver formats start many_tasks records wire state metrics log broker many_partitions groups consumer_groups backfill backfill_memory restart warmup classic_scale classic_pause queries processes restore restore_beside standby latency fixed_rate memory; do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 # The hottest paths against loops by hand, in a few minutes. BENCH=--write records the ratios; BENCH=--help lists the rest.
 bench-quick: $(STAMP)

@@ -71,6 +71,8 @@ from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.records import stamp_producer
 
+PartitionProduceResponse = types.ProduceResponse.PartitionProduceResponse
+
 log = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -81,7 +83,10 @@ ALL_REPLICAS = -1
 SEQUENCES = 2**31
 WORTH_SENDING_BYTES = 256 * 1024
 FAIL_TIMEOUT_S = 5.0
+EXPIRY_CHECK_INTERVAL_S = 0.1
+"""At most this often, since it looks at every partition."""
 
+_WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _MAYBE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
@@ -92,6 +97,12 @@ class _Refused(NamedTuple):
     partition: PartitionQueue
     batch: QueuedBatch
     refusal: BatchRefusal
+
+
+def is_written(results: Mapping[TopicPartition, PartitionProduceResponse], partition: PartitionQueue) -> bool:
+    """Whether the broker has what was sent to the partition."""
+    result = results.get(partition.tp)
+    return result is not None and result.error_code in _WRITTEN
 
 
 class Producer:
@@ -123,6 +134,7 @@ class Producer:
         self._refused: deque[_Refused] = deque()
         self._settling = False
         self._give_up_at = math.inf
+        self._checked_at = -math.inf
         self.on_refused: OnRefused | None = None
         self._closed = False
         self._producer_id = -1
@@ -360,6 +372,9 @@ class Producer:
 
     def _check_expired(self) -> None:
         now, timeout_s = self._loop.time(), self._config.delivery_timeout_ms / 1000
+        if now < self._checked_at + EXPIRY_CHECK_INTERVAL_S:
+            return
+        self._checked_at = now
         self._absent.forget_present()
         expired = []
         with self._lock:
@@ -483,8 +498,10 @@ class Producer:
             if generation == self._generation:
                 self.fail(ProductionError(f"Nothing can be written: {error}"))
         else:
+            if generation == self._generation:
+                self._acknowledge([(*each, results[each[0].tp]) for each in chosen if is_written(results, each[0])])
             for partition, batch in chosen:
-                if generation == self._generation:
+                if generation == self._generation and not is_written(results, partition):
                     self._answered(partition, batch, results.get(partition.tp))
         finally:
             self._requests[node_id] -= 1
@@ -492,7 +509,7 @@ class Producer:
 
     async def _send_request(
         self, node_id: int, chosen: list[tuple[PartitionQueue, QueuedBatch]]
-    ) -> Mapping[TopicPartition, types.ProduceResponse.PartitionProduceResponse]:
+    ) -> Mapping[TopicPartition, PartitionProduceResponse]:
         connection = await self._cluster.connection(node_id, Purpose.PRODUCE)
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition, _ in chosen}
         without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
@@ -533,15 +550,14 @@ class Producer:
         self,
         partition: PartitionQueue,
         batch: QueuedBatch,
-        result: types.ProduceResponse.PartitionProduceResponse | None,
+        result: PartitionProduceResponse | None,
     ) -> None:
+        """Handles a batch that was not written, as far as is known."""
         if result is None:
             self._retry(partition, batch, "the broker's answer does not name the partition")
             return
         code = result.error_code
-        if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
-            self._acknowledge(partition, batch, result.base_offset)
-        elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition.retrying:
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition.retrying:
             # An earlier batch of the partition failed and is sent again first.
             self._retry(partition, batch, error_name(code))
         elif is_retriable(code) and code != ErrorCode.CORRUPT_MESSAGE:
@@ -580,14 +596,18 @@ class Producer:
             self._refused.append(_Refused(self._generation, partition, batch, refusal))
             self._changed.notify_all()
 
-    def _acknowledge(self, partition: PartitionQueue, batch: QueuedBatch, base_offset: int) -> None:
+    def _acknowledge(self, written: list[tuple[PartitionQueue, QueuedBatch, PartitionProduceResponse]]) -> None:
+        """Handles the batches of a request that were written: all at once, since whoever waits looks each time."""
+        if not written:
+            return
         with self._changed:
-            partition.is_known = True
-            del partition.in_flight[batch.number]
-            if base_offset >= 0:
-                self._acked[partition.tp] = base_offset + batch.count
-            self._buffered_bytes -= len(batch.data)
-            self._pending -= 1
+            for partition, batch, result in written:
+                partition.is_known = True
+                del partition.in_flight[batch.number]
+                if result.base_offset >= 0:
+                    self._acked[partition.tp] = result.base_offset + batch.count
+                self._buffered_bytes -= len(batch.data)
+            self._pending -= len(written)
             self._changed.notify_all()
 
     def _retry(self, partition: PartitionQueue, batch: QueuedBatch, reason: str) -> None:

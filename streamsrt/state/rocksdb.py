@@ -67,7 +67,9 @@ _SMALLEST_FILE = 8
 """Less than that part of a write buffer is written as a batch: files have costs of their own."""
 _INCOMING = "restored.rows"
 """A file that RocksDB has not taken over yet."""
-_ARENA_BLOCK_BYTES = 64 << 10
+_ARENA_BLOCK_BYTES = 16 << 10
+"""What a store takes for its first rows: a thousand stores with a few rows each should not fill the budget. Larger blocks
+are no faster."""
 _INGESTED_BLOCK_BYTES = 8 << 10
 _SMALL_FILE_BYTES = 8 << 20
 """64 MB are the default: millions of rows that compress well."""

@@ -175,6 +175,17 @@ def test_many_small_stores_stay_within_the_budget(tmp_path: Path) -> None:
         store.close()
 
 
+def test_little_in_many_stores_is_not_flushed(tmp_path: Path) -> None:
+    """As after a commit of many tasks: a file of a few rows for each store would be written, and compacted soon."""
+    options = RocksDBOptions(memory_bytes=4 << 20, write_buffers_bytes=400 << 10)
+    stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(10)]
+    for store in stores:
+        store.write([(b"%d" % row, b"x" * 100) for row in range(30)], changelog_offset=1)
+    assert [store.property("num-entries-active-mem-table") for store in stores] == [31] * 10
+    for store in stores:
+        store.close()
+
+
 def test_a_full_budget_while_stores_are_restored(tmp_path: Path) -> None:
     options = RocksDBOptions(memory_bytes=4 << 20, write_buffers_bytes=1 << 20)
     stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(3)]
