@@ -118,8 +118,11 @@ class _Writing:
         self._code.line(f"e = encode({value})")
         self._sized("e")
 
+    def _length(self, value: str) -> None:
+        self._code.line(f"n = len({value})", f"parts.append(sizes[n] if n < {len(_SIZES)} else varint(n << 1))")
+
     def _sized(self, raw: str) -> None:
-        self._code.line(f"n = len({raw})", f"parts.append(sizes[n] if n < {len(_SIZES)} else varint(n << 1))")
+        self._length(raw)
         self._code.line(f"parts.append({raw})")
 
     def _fixed(self, schema: Schema, value: str) -> None:
@@ -144,7 +147,7 @@ class _Writing:
         self._refuse(f"type({value}) is not list")
         item = c.name("v")
         with c.block(f"if {value}:"):
-            c.line(f"parts.append(varint(len({value}) << 1))")
+            self._length(value)
             with c.block(f"for {item} in {value}:"):
                 self.value(part_of(schema, "items"), item)
         c.line("parts.append(small[0])")
@@ -154,7 +157,7 @@ class _Writing:
         self._refuse(f"type({value}) is not dict")
         key, item = c.name("k"), c.name("v")
         with c.block(f"if {value}:"):
-            c.line(f"parts.append(varint(len({value}) << 1))")
+            self._length(value)
             with c.block(f"for {key}, {item} in {value}.items():"):
                 self._string("string", key)
                 self.value(part_of(schema, "values"), item)

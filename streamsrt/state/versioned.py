@@ -9,12 +9,15 @@
 4. Stream time is the latest timestamp ever put. It is stored in the batch that raises it, under the empty key. A put
    that is older than stream time minus retention is dropped and counted. The caller decides whether it is logged.
 5. Times are milliseconds since the epoch and not negative.
+6. Of a key whose versions come out of order, all versions are read once and then known, so that each put costs about the
+   same however many there are. What is known of all keys together is bounded, and forgotten when a write fails.
 
 Source: RocksDBVersionedStore of Kafka Streams (KIP-889).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from struct import Struct
@@ -33,6 +36,8 @@ _HISTORY = b"\1"
 _DELETED = b"\0"
 _VALUE = b"\1"
 _by_timestamp = attrgetter("timestamp_ms")
+_KNOWN_BYTES_MAX = 4 << 20
+_ROW_OVERHEAD_BYTES = 200
 
 
 class RowVersion(NamedTuple):
@@ -52,6 +57,29 @@ class _Row(NamedTuple):
     valid_to_ms: int
 
 
+class _Known:
+    """All versions of a key but the newest one with a value, oldest first."""
+
+    __slots__ = ("rows", "times")
+
+    def __init__(self, rows: list[_Row]) -> None:
+        self.rows = rows
+        self.times = [row.timestamp_ms for row in rows]
+
+    def put(self, row: _Row) -> None:
+        at = bisect_left(self.times, row.timestamp_ms)
+        if at < len(self.times) and self.times[at] == row.timestamp_ms:
+            self.rows[at] = row
+        else:
+            self.times.insert(at, row.timestamp_ms)
+            self.rows.insert(at, row)
+
+    def drop(self, timestamp_ms: int) -> None:
+        at = bisect_left(self.times, timestamp_ms)
+        if at < len(self.times) and self.times[at] == timestamp_ms:
+            del self.times[at], self.rows[at]
+
+
 class VersionedBytesStore(OverBytes):
     """Versions by key over ``store``, which it owns (Kafka's ``RocksDBVersionedStore``)."""
 
@@ -67,6 +95,8 @@ class VersionedBytesStore(OverBytes):
         self._oldest_segment = self._first_stored_segment()
         self._batch: dict[bytes, bytes | None] = {}
         self._pending: dict[bytes, list[bytes]] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._known_bytes = 0
 
     @property
     def stream_time_ms(self) -> int:
@@ -98,10 +128,26 @@ class VersionedBytesStore(OverBytes):
             if self._stream_time_ms > before_ms:
                 batch[STREAM_TIME_KEY] = _TIME.pack(self._stream_time_ms)
             self._store.write([(key, batch[key]) for key in sorted(batch)], changelog_offset=changelog_offset)
+        except BaseException:
+            self._forget_known()
+            raise
         finally:
             self._batch = {}
             self._pending = {}
         self._delete_expired()
+        if self._known_bytes > _KNOWN_BYTES_MAX:
+            self._forget_known()
+
+    def _forget_known(self) -> None:
+        self._known = {}
+        self._known_bytes = 0
+
+    def _known_of(self, key: bytes) -> _Known:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _Known(self._rows(key))
+            self._known_bytes += sum(_size_bytes(row.value) for row in known.rows)
+        return known
 
     def restore_versions(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], next_offset: int
@@ -143,21 +189,30 @@ class VersionedBytesStore(OverBytes):
 
     def _insert(self, key: bytes, timestamp_ms: int, value: bytes | None, latest_ms: int | None) -> None:
         """Puts a version that may have later ones of its key behind it."""
-        rows = self._rows(key)
-        later = [row.timestamp_ms for row in rows if row.timestamp_ms > timestamp_ms]
-        if latest_ms is not None:
-            later.append(latest_ms)
-        for row in rows:
-            if row.timestamp_ms == timestamp_ms:
-                self._change(key, row.timestamp_ms, row.valid_to_ms // self.segment_interval_ms, None)
-            elif row.value is not None and row.timestamp_ms < timestamp_ms < row.valid_to_ms:
-                self._change(key, row.timestamp_ms, row.valid_to_ms // self.segment_interval_ms, None)
-                self._keep(key, row.timestamp_ms, _VALUE + row.value, timestamp_ms)
-        if not later:
+        known = self._known_of(key)
+        at = bisect_left(known.times, timestamp_ms)
+        behind = at + (at < len(known.times) and known.times[at] == timestamp_ms)
+        next_ms = known.times[behind] if behind < len(known.times) else latest_ms
+        if next_ms is not None and latest_ms is not None:
+            next_ms = min(next_ms, latest_ms)
+        # Versions don't overlap: of the others, only the one before may be valid at this time.
+        before = known.rows[at - 1] if at else None
+        if behind > at:
+            self._drop(known.rows[at])
+        if before is not None and before.value is not None and timestamp_ms < before.valid_to_ms:
+            self._drop(before)
+            self._keep(key, before.timestamp_ms, _VALUE + before.value, timestamp_ms)
+        if next_ms is None:
             self._put_latest(key, timestamp_ms, value)
         else:
-            content, valid_to_ms = (_DELETED, timestamp_ms) if value is None else (_VALUE + value, min(later))
+            content, valid_to_ms = (_DELETED, timestamp_ms) if value is None else (_VALUE + value, next_ms)
             self._keep(key, timestamp_ms, content, valid_to_ms)
+
+    def _drop(self, row: _Row) -> None:
+        self._change(row.key, row.timestamp_ms, row.valid_to_ms // self.segment_interval_ms, None)
+        known = self._known.get(row.key)
+        if known is not None:
+            known.drop(row.timestamp_ms)
 
     def _keep(self, key: bytes, timestamp_ms: int, content: bytes, valid_to_ms: int) -> None:
         segment = valid_to_ms // self.segment_interval_ms
@@ -166,6 +221,11 @@ class VersionedBytesStore(OverBytes):
         if self._oldest_segment is None or segment < self._oldest_segment:
             self._oldest_segment = segment
         self._change(key, timestamp_ms, segment, _pack_time(valid_to_ms) + content)
+        known = self._known.get(key)
+        if known is not None:
+            value = content[1:] if content[:1] == _VALUE else None
+            known.put(_Row(key, timestamp_ms, value, valid_to_ms))
+            self._known_bytes += _size_bytes(value)
 
     def _change(self, key: bytes, timestamp_ms: int, segment: int, row: bytes | None) -> None:
         stored_key = _HISTORY + _pack_time(segment) + key + _pack_time(timestamp_ms)
@@ -252,6 +312,10 @@ class VersionedBytesStore(OverBytes):
 
     def approximate_count(self) -> int:
         return max(0, super().approximate_count() - (self._stream_time_ms >= 0))
+
+
+def _size_bytes(value: bytes | None) -> int:
+    return _ROW_OVERHEAD_BYTES + (0 if value is None else len(value))
 
 
 def _row(key: bytes, timestamp_ms: int, row: bytes) -> _Row:
