@@ -53,6 +53,46 @@ def test_versions_in_order(versions: VersionedBytesStore) -> None:
     assert versions.changelog_offset() == 3
 
 
+def test_versions_of_a_key_that_come_out_of_order_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = over(MemoryStore("v"))
+    versions.write([(b"a", 10, b"1"), (b"a", 40, b"2"), (b"b", 50, b"3")])
+    scans: list[bytes] = []
+    scan = versions._store.range
+
+    def counted(first: bytes | None = None, *more: bytes) -> Iterator[tuple[bytes, bytes]]:
+        scans.append(first or b"")
+        return scan(first, *more)
+
+    monkeypatch.setattr(versions._store, "range", counted)
+    versions.write([(b"a", 20, b"late")])
+    read = len(scans)
+    assert read > 0
+    versions.write([(b"a", 15, b"later"), (b"a", 60, b"new"), (b"a", 45, None), (b"a", 30, b"again")])
+    versions.write([(b"a", 41, b"last")])
+    assert len(scans) == read
+    monkeypatch.undo()
+    assert [(each.timestamp_ms, each.value) for each in versions.versions(b"a")] == [
+        (10, b"1"), (15, b"later"), (20, b"late"), (30, b"again"), (40, b"2"), (41, b"last"), (45, None), (60, b"new"),
+    ]  # fmt: skip
+
+
+def test_a_write_that_fails_leaves_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = over(MemoryStore("v"))
+    versions.write([(b"a", 10, b"1"), (b"a", 40, b"2")])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StateError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(versions._store, "write", refuse)
+        with pytest.raises(StateError, match="no space"):
+            versions.write([(b"a", 20, b"lost")])
+    versions.write([(b"a", 30, b"late")])
+    assert [(each.timestamp_ms, each.value) for each in versions.versions(b"a")] == [
+        (10, b"1"), (30, b"late"), (40, b"2"),
+    ]  # fmt: skip
+
+
 def test_a_version_put_late_ends_where_the_next_one_begins(versions: VersionedBytesStore) -> None:
     versions.write([(b"a", 10, b"1"), (b"a", 40, b"2")])
     versions.write([(b"a", 20, b"late")])
