@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from setup import make_app, named
+from made_app import make_app, named
 
 app = make_app("asks")
 out = app.topic(named("asks-out"), key_type=str, key_serializer="raw", value_type=int)

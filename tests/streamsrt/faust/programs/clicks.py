@@ -3,7 +3,7 @@
 from typing import Any
 
 import faust
-from setup import make_app, named
+from made_app import make_app, named
 
 
 class Click(faust.Record):

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from setup import make_app, named
+from made_app import make_app, named
 
 app = make_app("pipes")
 source = app.topic(named("pipes-in"), key_type=str, key_serializer="raw", value_type=int)

@@ -4,7 +4,7 @@ from typing import Any
 
 import faust
 from faust.serializers import codecs
-from setup import make_app, named
+from made_app import make_app, named
 
 
 class Reversed(codecs.Codec):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from setup import make_app, named
+from made_app import make_app, named
 
 app = make_app("visitors")
 visits = app.topic(named("visitors-in"), key_type=str, key_serializer="raw", value_type=str)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import faust
-from setup import make_app, named
+from made_app import make_app, named
 
 
 class Withdrawal(faust.Record, isodates=True, coerce=True):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from setup import make_app, named
+from made_app import make_app, named
 
 app = make_app("words")
 lines = app.topic(named("words-in"), value_type=str, value_serializer="raw")
