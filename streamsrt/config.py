@@ -259,7 +259,8 @@ class StreamsConfig(BaseModel):
     ``streams.num.standby.replicas`` when the group is first joined."""
     max_task_idle_ms: Milliseconds = Field(default=0, ge=-1)
     """How long a task waits for records of an empty input, to process all inputs in timestamp order. -1: not at all; 0: as
-    long as the broker has records that are not fetched yet; otherwise that much longer."""
+    long as the broker has records that are not fetched yet; otherwise that much longer, once, until the input has records
+    again."""
     emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = Field(default=0, ge=0)
     """Minimum time, by the wall clock, between two checks of a left or outer join of streams for records whose windows
     have closed. Kafka Streams has 1000; with 0, results do not depend on the wall clock."""

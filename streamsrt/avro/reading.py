@@ -248,11 +248,25 @@ class _Reading:
                     for field in fields_of(schema):
                         self._skip(field.schema)
                 case "array":
-                    self._blocks(lambda: self._skip(part_of(schema, "items")))
+                    self._skip_blocks(lambda: self._skip(part_of(schema, "items")))
                 case "map":
-                    self._blocks(lambda: self._skip_item(schema))
+                    self._skip_blocks(lambda: self._skip_item(schema))
                 case "union":
                     self._skip_union(schema)
+
+    def _skip_blocks(self, one: Callable[[], None]) -> None:
+        """The loop over the blocks of an array or a map that nobody wants: one whose size in bytes is there is not looked
+        into."""
+        c = self._code
+        number = c.name("n")
+        with c.block("while True:"):
+            c.line(f"{number} = {self._long('long', None)}")
+            c.line(f"if not {number}: break")
+            with c.block(f"if {number} < 0:"):
+                size = self._long("long", None)
+                c.line(f"if {size} < 0: raise ValueError", f"i += {size}", "continue")
+            with c.block(f"for _ in range({number}):"):
+                one()
 
     def _skip_item(self, schema: Schema) -> None:
         self._skip("string")

@@ -34,6 +34,7 @@ from streamsrt.errors import (
     StreamsError,
 )
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
+from streamsrt.operators.engine.contexts import context_at, context_of, flushed_context
 from streamsrt.operators.engine.emitter import Generated
 from streamsrt.operators.engine.environment import (
     Environment,
@@ -336,7 +337,7 @@ class Runner:
     def _skip_or_raise(self, generated: Generated, error: BaseException, index: int) -> None:
         """Handles the failure of the record with that index, at which a generated function stopped."""
         node, stage = generated.origin(error)
-        context = self.env.context_of_evicted(node) or _context_at(*self._at[:2], index, node)
+        context = self.env.context_of_evicted(node) or context_at(*self._at[:2], index, node)
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
@@ -348,7 +349,7 @@ class Runner:
         self, source: str, topic: str, partition: int, columns: RecordColumns, index: int, error: BaseException
     ) -> None:
         """Handles a record that can't be deserialized: skips it if the handler says so, else raises DeserializationError."""
-        self._failed_to_deserialize(_context(topic, partition, columns, index, source), error)
+        self._failed_to_deserialize(context_of(topic, partition, columns, index, source), error)
 
     def _failed_to_deserialize(self, context: ErrorContext, error: BaseException) -> None:
         if not isinstance(error, Exception):
@@ -427,7 +428,7 @@ class Runner:
                     key = raw_key if raw_key is None or from_key is None else from_key(raw_key)
                     value = raw_value if raw_value is None or from_value is None else from_value(raw_value)
                 except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                    self._failed_to_deserialize(_context_at(partitions, columns, index, source), error)
+                    self._failed_to_deserialize(context_at(partitions, columns, index, source), error)
                     continue
                 # What a named tuple does, at a third of the time.
                 env.metadata = new(RecordMetadata, (topic, partition, offset))
@@ -563,7 +564,7 @@ class Runner:
         except BaseException as error:  # a user's function may raise anything
             node_name, stage = generated.origin(error)
             at = len(flushed.keys) - length_hint(keys) - 1
-            context = self.env.context_of_evicted(node_name) or _flushed_context(flushed, at, node_name)
+            context = self.env.context_of_evicted(node_name) or flushed_context(flushed, at, node_name)
             handlers = self.plan.handlers
             if not isinstance(error, Exception):
                 self.env.skip_or_fail(context, error)
@@ -656,48 +657,3 @@ def _shown_key(serde: ProgramSerde, raw: bytes) -> str:
         return _shown(serde.deserialize(raw))
     except Exception:  # noqa: BLE001  # a user's serde may raise anything
         return _shown(raw)
-
-
-def _flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:
-    """The context of a change that a cache held back: its source record is unknown."""
-    key, value, headers = flushed.store_keys[index], flushed.raw_values[index], flushed.headers[index]
-    return ErrorContext(
-        topic="",
-        partition=-1,
-        offset=-1,
-        node=node,
-        timestamp=flushed.timestamps[index],
-        key=key,
-        value=value,
-        headers=tuple(headers),
-        source_key=key,
-        source_value=value,
-        source_headers=tuple(headers),
-    )
-
-
-def _context_at(
-    partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns, index: int, node: str
-) -> ErrorContext:
-    if isinstance(columns, MergedColumns):
-        part = columns.origins[index]
-        return _context(*partitions[part], columns.parts[part], columns.counts(index)[part], node)
-    return _context(*partitions[0], columns, index, node)
-
-
-def _context(topic: str, partition: int, columns: RecordColumns, index: int, node: str) -> ErrorContext:
-    headers = _EMPTY_HEADERS if columns.headers is None else columns.headers[index]
-    return ErrorContext(
-        topic=topic,
-        partition=partition,
-        offset=columns.offset_at(index),
-        node=node,
-        timestamp=columns.timestamps[index],
-        key=columns.keys[index],
-        value=columns.values[index],
-        headers=headers,
-        source_key=columns.keys[index],
-        source_value=columns.values[index],
-        source_headers=tuple(headers),
-        source_timestamp=columns.timestamps[index],
-    )

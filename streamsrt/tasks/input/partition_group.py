@@ -9,7 +9,7 @@
    batches: what follows is unknown until the next batch is looked at, or waited for.
 3. A partition without records may still get older ones. ``max.task.idle.ms`` says whether to wait for them: -1: not at
    all; 0: as long as the broker is known to have records for it, or has not answered yet
-   (:meth:`PartitionGroup.wait_for`); otherwise that much longer.
+   (:meth:`PartitionGroup.wait_for`); otherwise that much longer, and then no more until it has records again.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ class PartitionGroup:
     def __init__(self, partitions: Iterable[TopicPartition], max_task_idle_ms: int = 0) -> None:
         self._queues: dict[TopicPartition, _Queue] = {partition: _Queue() for partition in partitions}
         self._max_task_idle_ms = max_task_idle_ms
-        self._idle_since_ms: int | None = None
+        self._idle_since_ms: dict[TopicPartition, int] = {}
+        """Since when a partition without records is waited for."""
         self._unknown: set[TopicPartition] = set()
         self.buffered = 0
         self.enforced = 0
@@ -144,6 +145,7 @@ class PartitionGroup:
         queue.fetched_to = columns.next_offset
         if not columns.keys:
             return
+        self._idle_since_ms.pop(partition, None)
         queue.batches.append(columns)
         self.buffered += len(columns.keys)
         if queue.head is None:
@@ -168,25 +170,18 @@ class PartitionGroup:
     def is_ready(self, now_ms: int) -> bool:
         """Whether records may be processed now."""
         if not self.buffered:
-            self._idle_since_ms = None
             return False
-        for queue in self._queues.values():
-            if queue.head is None:
-                break
-        else:
-            self._idle_since_ms = None
+        empty = [(partition, queue) for partition, queue in self._queues.items() if queue.head is None]
+        if not empty:
             return True
-        empty = [queue for queue in self._queues.values() if queue.head is None]
         if self._max_task_idle_ms < 0:
-            self._idle_since_ms = None
             self.enforced += 1
             return True
-        if any(queue.has_more_at_broker() for queue in empty) or self._misses_an_unknown():
+        if any(queue.has_more_at_broker() for _, queue in empty) or self._misses_an_unknown():
             return False
         if self._max_task_idle_ms > 0:
-            if self._idle_since_ms is None:
-                self._idle_since_ms = now_ms
-            if now_ms - self._idle_since_ms < self._max_task_idle_ms:
+            since_ms = [self._idle_since_ms.setdefault(partition, now_ms) for partition, _ in empty]
+            if now_ms - max(since_ms) < self._max_task_idle_ms:
                 return False
         self.enforced += 1
         return True
@@ -281,6 +276,7 @@ class PartitionGroup:
 
     def put_back(self, partition: TopicPartition, columns: RecordColumns) -> None:
         """Puts removed records back in front."""
+        self._idle_since_ms.pop(partition, None)
         queue = self._queues[partition]
         if queue.position:
             queue.batches[0] = queue.batches[0].cut(queue.position)
@@ -293,6 +289,7 @@ class PartitionGroup:
         """Drops everything that is buffered."""
         for partition in self._queues:
             self._queues[partition] = _Queue()
+        self._idle_since_ms.clear()
         self.buffered = 0
 
 

@@ -244,3 +244,25 @@ def test_fields_that_are_not_wanted_are_passed_over() -> None:
     data = by_fastavro(written, value)
     assert reader_of(written, wanted)(data, len(HEAD)) == {"last": 300.0}
     assert repr(reader_of(written, wanted)(data, len(HEAD))) == repr(read_by_fastavro(data, written, wanted))
+
+
+@pytest.mark.parametrize("extra", [0, 1, -1, 5, 1000, -1000])
+@pytest.mark.parametrize("kind", [{"type": "array", "items": "int"}, {"type": "map", "values": "int"}])
+def test_a_block_that_is_not_wanted_is_as_long_as_it_says(kind: Any, extra: int) -> None:
+    last = {"name": "b", "type": "string"}
+    written = fastavro.parse_schema({"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}, last]})
+    wanted = fastavro.parse_schema({"type": "record", "name": "R", "fields": [last]})
+    item = b"\x02" if kind["type"] == "array" else b"\x02k\x02"
+    size = BytesIO()
+    fastavro.schemaless_writer(size, "long", 2 * len(item) + extra)
+    # -2 items, their size, and no more of them.
+    data = b"\x03" + size.getvalue() + 2 * item + b"\0" + b"\x04zz"
+
+    def read_by(read: Callable[[], object]) -> object:
+        try:
+            return read()
+        except Exception as error:  # noqa: BLE001  # whatever either of them raises
+            return type(error), str(error)
+
+    expected = read_by(lambda: fastavro.schemaless_reader(BytesIO(data), written, wanted))
+    assert read_by(lambda: reader_of(written, wanted)(data, 0)) == expected

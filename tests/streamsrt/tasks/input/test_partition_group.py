@@ -209,6 +209,25 @@ def test_a_partition_that_has_nothing_is_not_waited_for() -> None:
     assert group.is_ready(0)
 
 
+def test_an_input_without_records_is_waited_for_once() -> None:
+    group = PartitionGroup([A, B], 50)
+    group.add(A, batch([5, 3, 4]))
+    assert [group.is_ready(now) for now in (100, 149, 150)] == [False, False, True]
+    assert group.next_run(10) is not None
+    assert not group.is_ready(151)
+    group.add(A, batch([2, 1]))
+    assert group.is_ready(152), "B has still none"
+    group.add(B, batch([9]))
+    assert group.is_ready(153)
+    while group.next_run(10) is not None:
+        pass
+    group.add(A, batch([7]))
+    assert [group.is_ready(now) for now in (160, 209, 210)] == [False, False, True], "B had some meanwhile"
+    group.clear()
+    group.add(A, batch([8]))
+    assert not group.is_ready(211)
+
+
 def test_readiness_follows_max_task_idle_ms() -> None:
     never, known, patient = (PartitionGroup([A, B], idle) for idle in (-1, 0, 50))
     for group in (never, known, patient):

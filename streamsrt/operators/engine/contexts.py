@@ -1,0 +1,55 @@
+"""Which record failed, as exception handlers get it: one of a run that is processed, or a change that a cache held back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamsrt.operators.engine.handlers import ErrorContext
+from streamsrt.state.cache import Flushed
+from streamsrt.wire.records import Headers, RecordColumns
+from streamsrt.wire.records.merged import MergedColumns
+
+
+def flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:
+    """The context of a change that a cache held back: its source record is unknown."""
+    key, value, headers = flushed.store_keys[index], flushed.raw_values[index], flushed.headers[index]
+    return ErrorContext(
+        topic="",
+        partition=-1,
+        offset=-1,
+        node=node,
+        timestamp=flushed.timestamps[index],
+        key=key,
+        value=value,
+        headers=tuple(headers),
+        source_key=key,
+        source_value=value,
+        source_headers=tuple(headers),
+    )
+
+
+def context_at(
+    partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns, index: int, node: str
+) -> ErrorContext:
+    if isinstance(columns, MergedColumns):
+        part = columns.origins[index]
+        return context_of(*partitions[part], columns.parts[part], columns.counts(index)[part], node)
+    return context_of(*partitions[0], columns, index, node)
+
+
+def context_of(topic: str, partition: int, columns: RecordColumns, index: int, node: str) -> ErrorContext:
+    headers: Headers = () if columns.headers is None else columns.headers[index]
+    return ErrorContext(
+        topic=topic,
+        partition=partition,
+        offset=columns.offset_at(index),
+        node=node,
+        timestamp=columns.timestamps[index],
+        key=columns.keys[index],
+        value=columns.values[index],
+        headers=headers,
+        source_key=columns.keys[index],
+        source_value=columns.values[index],
+        source_headers=tuple(headers),
+        source_timestamp=columns.timestamps[index],
+    )
