@@ -178,16 +178,21 @@ class _Reading:
         c.line("else: raise ValueError")
         return name
 
-    def _blocks(self, one: Callable[[], None]) -> None:
-        """The loop over an array's or a map's blocks. ``one``: writes the code for an item."""
+    def _blocks(self, one: Callable[[], None], *, skips: bool = False) -> None:
+        """The loop over an array's or a map's blocks. ``one``: writes the code for an item. ``skips``: nobody wants them, and
+        a block whose size in bytes is there is not looked into."""
         c = self._code
         number = c.name("n")
         with c.block("while True:"):
             c.line(f"{number} = {self._long('long', None)}")
             c.line(f"if not {number}: break")
             with c.block(f"if {number} < 0:"):
-                c.line(f"{number} = -{number}")
-                self._skip_long()
+                if skips:
+                    size = self._long("long", None)
+                    c.line(f"if {size} < 0: raise ValueError", f"i += {size}", "continue")
+                else:
+                    c.line(f"{number} = -{number}")
+                    self._skip_long()
             with c.block(f"for _ in range({number}):"):
                 one()
 
@@ -248,25 +253,11 @@ class _Reading:
                     for field in fields_of(schema):
                         self._skip(field.schema)
                 case "array":
-                    self._skip_blocks(lambda: self._skip(part_of(schema, "items")))
+                    self._blocks(lambda: self._skip(part_of(schema, "items")), skips=True)
                 case "map":
-                    self._skip_blocks(lambda: self._skip_item(schema))
+                    self._blocks(lambda: self._skip_item(schema), skips=True)
                 case "union":
                     self._skip_union(schema)
-
-    def _skip_blocks(self, one: Callable[[], None]) -> None:
-        """The loop over the blocks of an array or a map that nobody wants: one whose size in bytes is there is not looked
-        into."""
-        c = self._code
-        number = c.name("n")
-        with c.block("while True:"):
-            c.line(f"{number} = {self._long('long', None)}")
-            c.line(f"if not {number}: break")
-            with c.block(f"if {number} < 0:"):
-                size = self._long("long", None)
-                c.line(f"if {size} < 0: raise ValueError", f"i += {size}", "continue")
-            with c.block(f"for _ in range({number}):"):
-                one()
 
     def _skip_item(self, schema: Schema) -> None:
         self._skip("string")
