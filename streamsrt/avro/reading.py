@@ -179,8 +179,8 @@ class _Reading:
         return name
 
     def _blocks(self, one: Callable[[], None], *, skips: bool = False) -> None:
-        """The loop over an array's or a map's blocks. ``one``: writes the code for an item. ``skips``: nobody wants them, and
-        a block whose size in bytes is there is not looked into."""
+        """The loop over an array's or map's blocks. ``one``: writes the code for an item. ``skips``: nobody wants them,
+        and a block whose size in bytes is there is not looked into."""
         c = self._code
         number = c.name("n")
         with c.block("while True:"):
