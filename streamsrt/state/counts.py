@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsrt.wire.kernels import key_numbers
+from streamsrt.wire.records.columns import Times
 
 Row: TypeAlias = tuple[bytes, int, int]
 """Key, count and time."""
-Timestamps: TypeAlias = Sequence[int] | NDArray[np.int64]
-"""Those that numpy has need not be gone through one by one."""
 Adopt: TypeAlias = Callable[[list[bytes]], Iterable[Row]]
 _Column: TypeAlias = NDArray[np.int64]
 Positions: TypeAlias = _Column
@@ -83,7 +82,7 @@ class CountedRows:
         """Whether something was counted since the last flush."""
         return self._taken > self._flushed
 
-    def take(self, keys: Sequence[bytes], timestamps: Timestamps, positions: Positions | None = None) -> None:
+    def take(self, keys: Sequence[bytes], timestamps: Times, positions: Positions | None = None) -> None:
         """Counts records. ``positions``: theirs, which increase; without, they are behind all that came before."""
         records = len(keys)
         times = timestamps if isinstance(timestamps, np.ndarray) else np.fromiter(timestamps, np.int64, records)

@@ -193,8 +193,6 @@ class VersionedBytesStore(OverBytes):
         at = bisect_left(known.times, timestamp_ms)
         behind = at + (at < len(known.times) and known.times[at] == timestamp_ms)
         next_ms = known.times[behind] if behind < len(known.times) else latest_ms
-        if next_ms is not None and latest_ms is not None:
-            next_ms = min(next_ms, latest_ms)
         # Versions don't overlap: of the others, only the one before may be valid at this time.
         before = known.rows[at - 1] if at else None
         if behind > at:

@@ -21,7 +21,8 @@ from streamsrt.state.cache import (
     changed_entries,
 )
 from streamsrt.state.columns import ChangelogColumns, Headers
-from streamsrt.state.counts import CountedRows, Positions, Row, Timestamps
+from streamsrt.state.counts import CountedRows, Positions, Row
+from streamsrt.wire.records.columns import Times
 
 _pack_timestamp = Struct(">q").pack
 _ROWS_OF_COLUMNS = 4
@@ -191,7 +192,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         """Whether rows were counted since the last flush."""
         return bool(self._counted)
 
-    def count(self, start: int, keys: Sequence[bytes], timestamps: Timestamps, at: int | Sequence[int] = 0) -> None:
+    def count(self, start: int, keys: Sequence[bytes], timestamps: Times, at: int | Sequence[int] = 0) -> None:
         """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`).
 
         ``at``: which record of the run is the first one, or is each. A run ends with :meth:`end_run`.

@@ -34,12 +34,14 @@ class TopicOutput:
         self.headers: list[Headers] | None = None
         self.choices: list[Choice] | None = None
 
-    def append(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Adds a record. Raises MissingTopicError."""
+    def append(
+        self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, choice: Choice = None
+    ) -> None:
+        """Adds a record. ``choice``: its partitioner's. Raises MissingTopicError."""
         if not self.keys:
             self._output.begin(self)
-        elif self.choices is not None:
-            self.choices.append(None)
+        if choice is not None or self.choices is not None:
+            self._append_choice(choice)
         self.keys.append(key)
         self.values.append(value)
         self.timestamps.append(timestamp)
@@ -48,22 +50,10 @@ class TopicOutput:
         if not self._output.is_gathering:
             self._output.hand_over()
 
-    def append_chosen(
-        self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, choice: Choice
-    ) -> None:
-        """Adds a record whose partitioner has chosen. Raises MissingTopicError."""
-        if not self.keys:
-            self._output.begin(self)
+    def _append_choice(self, choice: Choice) -> None:
         if self.choices is None:
             self.choices = [None] * len(self.keys)
         self.choices.append(choice)
-        self.keys.append(key)
-        self.values.append(value)
-        self.timestamps.append(timestamp)
-        if headers or self.headers is not None:
-            self._append_headers(headers)
-        if not self._output.is_gathering:
-            self._output.hand_over()
 
     def _append_headers(self, headers: Headers) -> None:
         if self.headers is None:

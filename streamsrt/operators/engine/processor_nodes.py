@@ -311,7 +311,7 @@ class PathBuilder:
     def _write(self, node: nodes.SinkNode) -> Callable[[str, Choice, object, object, int, Headers], None]:
         """Writes a record to a topic, and to the partitions that were chosen for it."""
         env, key_serde, serialize = self.env, self.plan.key_serde(node), self.plan.value_serde(node).serialize
-        is_placed, output = node.partitioner is not None, self.env.output
+        output = self.env.output
 
         def write(topic: str, choice: Choice, key: object, value: object, timestamp: int, headers: Headers) -> None:
             try:
@@ -322,10 +322,8 @@ class PathBuilder:
                     env.collect(
                         topic, [raw_key], [raw_value], [timestamp], [headers] if headers else None, chosen, inner
                     )
-                elif is_placed:
-                    output.to(topic).append_chosen(raw_key, raw_value, timestamp, headers, choice)
                 else:
-                    output.to(topic).append(raw_key, raw_value, timestamp, headers)
+                    output.to(topic).append(raw_key, raw_value, timestamp, headers, choice)
             except (RecordError, StateError):
                 raise
             except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything

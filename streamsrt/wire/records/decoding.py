@@ -17,8 +17,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from struct import error as struct_error
 
+import numpy as np
 from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch
+from numpy.typing import NDArray
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
 from streamsrt.wire.kernels import read_records
@@ -94,12 +96,7 @@ def decode_records(
         small = read_small(records, *shape)
         if small is not None:
             keys, values, times = small
-            if header.is_log_append_time:
-                times.fill(header.max_timestamp)
-            columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
-            columns.times = times
-            columns.timestamp_bounds = int(times.min()), int(times.max())
-            return columns
+            return _timed_columns(keys, values, times, header, (int(times.min()), int(times.max())))
     if has_long_record(records, LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)
@@ -109,16 +106,33 @@ def decode_records(
 def _unread_columns(
     records: UnreadRecords, header: BatchHeader, timestamp_bounds: tuple[int, int], lazily: bool
 ) -> RecordColumns:
-    times, offsets = records.times, (header.base_offset, header.next_offset)
-    if header.is_log_append_time:
-        times.fill(header.max_timestamp)
-        timestamp_bounds = header.max_timestamp, header.max_timestamp
-    if lazily:
-        return LazyColumns(records, *offsets, timestamp_bounds)
-    columns = RecordColumns(records.keys, records.values(), times.tolist(), *offsets)
+    if not lazily:
+        return _timed_columns(records.keys, records.values(), records.times, header, timestamp_bounds)
+    bounds = _dated(records.times, header, timestamp_bounds)
+    return LazyColumns(records, header.base_offset, header.next_offset, bounds)
+
+
+def _timed_columns(
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    times: NDArray[np.int64],
+    header: BatchHeader,
+    timestamp_bounds: tuple[int, int],
+) -> RecordColumns:
+    bounds = _dated(times, header, timestamp_bounds)
+    columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
     columns.times = times
-    columns.timestamp_bounds = timestamp_bounds
+    columns.timestamp_bounds = bounds
     return columns
+
+
+def _dated(times: NDArray[np.int64], header: BatchHeader, bounds: tuple[int, int]) -> tuple[int, int]:
+    """Puts the broker's time in place of those of producers, where it counts. Returns the lowest and the highest time;
+    ``bounds``: of those of producers."""
+    if not header.is_log_append_time:
+        return bounds
+    times.fill(header.max_timestamp)
+    return header.max_timestamp, header.max_timestamp
 
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:

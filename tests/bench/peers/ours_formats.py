@@ -4,112 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from streamsrt.schema_registry import SchemaRegistry
 from tests.bench.peers.json_data import LEAST_CENTS
 from tests.bench.peers.order_schemas import AVRO, ORDER_SUBJECT, PROTOBUF, TOTAL_SUBJECT, USED, message_classes
+from tests.bench.peers.order_types import (
+    LineData,
+    LineModel,
+    OrderData,
+    OrderDict,
+    OrderModel,
+    TotalData,
+    TotalDict,
+    TotalModel,
+)
 from topology import StreamsBuilder, Topology, serdes
 from topology.spec.codecs import ProgramSerde
 
 STORE = "totals"
-
-
-class AddressModel(BaseModel):
-    city: str
-    zip: int
-
-
-class ItemModel(BaseModel):
-    sku: str
-    count: int
-
-
-class OrderModel(BaseModel):
-    id: int
-    customer: str
-    cents: int
-    currency: str
-    address: AddressModel
-    items: list[ItemModel]
-    note: str
-
-
-class LineModel(BaseModel):
-    cents: int
-    city: str
-
-
-class TotalModel(BaseModel):
-    cents: int
-    orders: int
-    city: str
-
-
-@dataclass
-class AddressData:
-    city: str
-    zip: int
-
-
-@dataclass
-class ItemData:
-    sku: str
-    count: int
-
-
-@dataclass
-class OrderData:
-    id: int
-    customer: str
-    cents: int
-    currency: str
-    address: AddressData
-    items: list[ItemData]
-    note: str
-
-
-@dataclass
-class LineData:
-    cents: int
-    city: str
-
-
-@dataclass
-class TotalData:
-    cents: int
-    orders: int
-    city: str
-
-
-class AddressDict(TypedDict):
-    city: str
-    zip: int
-
-
-class ItemDict(TypedDict):
-    sku: str
-    count: int
-
-
-class OrderDict(TypedDict):
-    id: int
-    customer: str
-    cents: int
-    currency: str
-    address: AddressDict
-    items: list[ItemDict]
-    note: str
-
-
-class TotalDict(TypedDict):
-    cents: int
-    orders: int
-    city: str
 
 
 class Steps(NamedTuple):

@@ -2,101 +2,17 @@
 writes the values then, as users write it. What is kept as state is JSON in quixstreams, whatever the format."""
 
 import os
-from dataclasses import dataclass
 from struct import Struct
 
 # Beside this file, in no package: its folder is the last one on the path, as it has files named as runtimes are.
 from order_schemas import AVRO, USED, message_classes
-from pydantic import BaseModel, TypeAdapter
+from order_types import OrderData, OrderDict, OrderModel, TotalData, TotalDict, TotalModel
+from pydantic import TypeAdapter
 from quixstreams.models import SchemaRegistryClientConfig
 from quixstreams.models.serializers.avro import AvroDeserializer, AvroSerializer
 from quixstreams.models.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer
-from typing_extensions import TypedDict
 
 LEAST_CENTS = 50_000
-
-
-class AddressModel(BaseModel):
-    city: str
-    zip: int
-
-
-class ItemModel(BaseModel):
-    sku: str
-    count: int
-
-
-class OrderModel(BaseModel):
-    id: int
-    customer: str
-    cents: int
-    currency: str
-    address: AddressModel
-    items: list[ItemModel]
-    note: str
-
-
-class TotalModel(BaseModel):
-    cents: int
-    orders: int
-    city: str
-
-
-@dataclass
-class AddressData:
-    city: str
-    zip: int
-
-
-@dataclass
-class ItemData:
-    sku: str
-    count: int
-
-
-@dataclass
-class OrderData:
-    id: int
-    customer: str
-    cents: int
-    currency: str
-    address: AddressData
-    items: list[ItemData]
-    note: str
-
-
-@dataclass
-class TotalData:
-    cents: int
-    orders: int
-    city: str
-
-
-class AddressDict(TypedDict):
-    city: str
-    zip: int
-
-
-class ItemDict(TypedDict):
-    sku: str
-    count: int
-
-
-class OrderDict(TypedDict):
-    id: int
-    customer: str
-    cents: int
-    currency: str
-    address: AddressDict
-    items: list[ItemDict]
-    note: str
-
-
-class TotalDict(TypedDict):
-    cents: int
-    orders: int
-    city: str
-
 
 TYPES = {
     "pydantic": (OrderModel, TotalModel),

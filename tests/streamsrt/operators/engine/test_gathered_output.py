@@ -52,11 +52,11 @@ def test_they_keep_their_order_however_they_are_placed() -> None:
     found = Columns()
     output = gathering(found)
     output.to("a").append(b"1", b"", 1, ())
-    output.to("a").append_chosen(b"2", b"", 2, (), [0, 1])
+    output.to("a").append(b"2", b"", 2, (), [0, 1])
     output.to("a").append(b"3", b"", 3, ())
     output.to("a", 2).append(b"4", b"", 4, ())
     output.collect("a", [b"5"], [b""], [5], partition=[1])
-    output.to("a").append_chosen(b"6", b"", 6, (), 3)
+    output.to("a").append(b"6", b"", 6, (), 3)
     output.hand_over()
     assert [(keys, placed) for _, keys, *_, placed in found.calls] == [
         ([b"1", b"2", b"3"], [None, [0, 1], None]),
@@ -94,7 +94,7 @@ def test_a_missing_topic_is_found_where_it_is_written_to() -> None:
         with pytest.raises(MissingTopicError):
             output.to("a").append(b"k", b"1", 10, ())
         with pytest.raises(MissingTopicError):
-            output.to("a").append_chosen(b"k", b"1", 10, (), 0)
+            output.to("a").append(b"k", b"1", 10, (), 0)
     output.to("log", 0).append(b"k", b"1", 10, ())
     output.hand_over()
     assert found.calls == [("log", [b"k"], [b"1"], [10], None, 0)]
