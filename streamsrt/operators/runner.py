@@ -286,7 +286,7 @@ class Runner:
         return source in self._counting
 
     def _is_counted(self, source: str, columns: RecordColumns) -> bool:
-        if not self._has_counted and len(columns.keys) < counting.SHORT_RUN_RECORDS:
+        if not self._has_counted and len(columns) < counting.SHORT_RUN_RECORDS:
             return False
         counts = self._counting.get(source)
         if counts is not None and counts.take(columns):

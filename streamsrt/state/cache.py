@@ -25,7 +25,7 @@ from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from streamsrt.state.columns import ChangelogColumns, Headers
-from streamsrt.state.counts import CountedRows, Row
+from streamsrt.state.counts import CountedRows, Keys, Row
 from streamsrt.wire.records.columns import Times
 from topology.spec.codecs import Fold
 from topology.spec.row_versions import unreadable
@@ -360,7 +360,7 @@ class KeyValueCache(dict[bytes, Entry]):
         """Whether rows were counted since the last flush."""
         return self.counts is not None and self.counts.has_changes
 
-    def count(self, keys: Sequence[bytes], timestamps: Times) -> None:
+    def count(self, keys: Keys, timestamps: Times) -> None:
         """Adds 1 to a key's row for each time that it is there. For a cache whose entries are all unchanged."""
         if self.counts is None:
             self.counts = CountedRows(self._adopted)

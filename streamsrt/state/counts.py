@@ -18,12 +18,14 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsrt.wire.kernels import key_numbers
+from streamsrt.wire.kernels import UnreadItems, add_counts, key_numbers
 from streamsrt.wire.records.columns import Times
 
 Row: TypeAlias = tuple[bytes, int, int]
 """Key, count and time."""
 Adopt: TypeAlias = Callable[[list[bytes]], Iterable[Row]]
+Keys: TypeAlias = Sequence[bytes] | UnreadItems
+"""Of records; none is null."""
 _Column: TypeAlias = NDArray[np.int64]
 Positions: TypeAlias = _Column
 
@@ -82,20 +84,19 @@ class CountedRows:
         """Whether something was counted since the last flush."""
         return self._taken > self._flushed
 
-    def take(self, keys: Sequence[bytes], timestamps: Times, positions: Positions | None = None) -> None:
-        """Counts records. ``positions``: theirs, which increase; without, they are behind all that came before."""
+    def take(self, keys: Keys, timestamps: Times, positions: Positions | int | None = None) -> None:
+        """Counts records. ``positions``: theirs, which increase, or that of the first one of records that follow each other;
+        without, they are behind all that came before."""
         records = len(keys)
         times = timestamps if isinstance(timestamps, np.ndarray) else np.fromiter(timestamps, np.int64, records)
         numbers = np.empty(records, np.int64)
-        new = self._numbers.numbers(keys, numbers)
+        known = self._numbers
+        new = keys.numbered(known, numbers) if isinstance(keys, UnreadItems) else known.numbers(keys, numbers)
         if new:
             self._add_new(new)
-        np.add.at(self._totals, numbers, 1)
-        np.maximum.at(self._times, numbers, times)
-        if positions is None:
-            positions = np.arange(self._taken, self._taken + records)
-        np.maximum.at(self._changed_at, numbers, positions)
-        self._taken = int(positions[-1]) + 1
+        at = self._taken if positions is None else positions
+        add_counts(numbers, times, at, self._totals, self._times, self._changed_at)
+        self._taken = at + records if isinstance(at, int) else int(at[-1]) + 1
 
     def _add_new(self, new: list[bytes]) -> None:
         self._keys += new

@@ -21,7 +21,7 @@ from streamsrt.state.cache import (
     changed_entries,
 )
 from streamsrt.state.columns import ChangelogColumns, Headers
-from streamsrt.state.counts import CountedRows, Positions, Row
+from streamsrt.state.counts import CountedRows, Keys, Positions, Row
 from streamsrt.wire.records.columns import Times
 
 _pack_timestamp = Struct(">q").pack
@@ -192,7 +192,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         """Whether rows were counted since the last flush."""
         return bool(self._counted)
 
-    def count(self, start: int, keys: Sequence[bytes], timestamps: Times, at: int | Sequence[int] = 0) -> None:
+    def count(self, start: int, keys: Keys, timestamps: Times, at: int | Sequence[int] = 0) -> None:
         """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`).
 
         ``at``: which record of the run is the first one, or is each. A run ends with :meth:`end_run`.
@@ -202,9 +202,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
             counts = self.counts[start] = CountedRows(partial(self._adopted, self[start]))
             self._counted_rows += _ROWS_OF_COLUMNS
         self._counted_rows -= len(counts)
-        first = self._taken
-        places = np.arange(first + at, first + at + len(keys)) if isinstance(at, int) else first + np.array(at)
-        counts.take(keys, timestamps, places)
+        counts.take(keys, timestamps, self._taken + (at if isinstance(at, int) else np.array(at)))
         self._counted_rows += len(counts)
         self._counted.add(start)
 

@@ -236,7 +236,7 @@ class Task:
         extractor = source.timestamp_extractor or self.config.default_timestamp_extractor
         if extractor is not None:
             columns = self._extracted(source, extractor, topic, partition, columns)
-        elif columns.keys and columns.timestamp_min < 0:
+        elif columns and columns.timestamp_min < 0:
             index = next(i for i, timestamp in enumerate(columns.timestamps) if timestamp < 0)
             raise ProcessingError(
                 f"the record at {topic}-{partition} offset {columns.offset_at(index)} has no timestamp "
@@ -246,7 +246,7 @@ class Task:
                 columns.offset_at(index),
             )
         self._group.add((topic, partition), columns)
-        if not columns.keys:
+        if not columns:
             self._offsets[topic, partition] = columns.next_offset
             self._uncommitted.add((topic, partition))
 
@@ -439,7 +439,7 @@ class Task:
         finally:
             self._current = None
         self._done(run.topic_partition, columns)
-        return len(columns.keys)
+        return len(columns)
 
     def _process_merged(self, run: MergedRun) -> int:
         partitions, columns = run.topic_partitions, run.columns
@@ -450,7 +450,7 @@ class Task:
             index = self._runner.failed_index
             for topic_partition, part, count in zip(partitions, columns.parts, columns.counts(index), strict=True):
                 self._done(topic_partition, part.cut(0, count))
-                if count < len(part.keys):
+                if count < len(part):
                     self._group.put_back(topic_partition, part.cut(count))
             raise
         finally:
@@ -460,14 +460,14 @@ class Task:
         return len(columns)
 
     def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
-        if columns.keys:
+        if columns:
             latest, env = columns.timestamp_max, self._runner.env
             if latest > self._partition_times[topic_partition]:
                 self._partition_times[topic_partition] = latest
             self.meter.done(topic_partition[0], columns.quick_times, latest, env.system_time_ms, env.stream_time_ms)
             if latest > env.stream_time_ms:
                 env.stream_time_ms = latest
-        self._processed += len(columns.keys)
+        self._processed += len(columns)
         self._offsets[topic_partition] = columns.next_offset
         self._uncommitted.add(topic_partition)
 

@@ -111,16 +111,16 @@ static inline PyObject *as_object(bytes_at start, int32_t size)
     return size < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)start, size);
 }
 
-/* What is known of records when they were read. `values`: where the size of each value is, from the start of the buffer. */
+/* What is known of records when they were read. `keys`, `values`: where the size of each is, from the start of the buffer. */
 typedef struct {
     int64_t *times;
-    uint32_t *values;
+    uint32_t *keys, *values;
     int64_t low, high;
     int null_keys, null_values;
 } Found;
 
-/* Fills the list and what is found; 0 where the records are not as in the first rule, -1 without memory. */
-static int read_all(bytes_at start, bytes_at end, Py_ssize_t count, int64_t base, PyObject *keys, Found *found)
+/* Fills what is found; 0 where the records are not as in the first rule. */
+static int read_all(bytes_at start, bytes_at end, Py_ssize_t count, int64_t base, Found *found)
 {
     bytes_at at = start;
     for (Py_ssize_t index = 0; index < count; index++) {
@@ -136,6 +136,7 @@ static int read_all(bytes_at start, bytes_at end, Py_ssize_t count, int64_t base
             return 0;
         if (read_int(&at, record_end, &offset) < 0 || offset != index)
             return 0;
+        found->keys[index] = (uint32_t)(at - start);
         if (!read_bytes(&at, record_end, &key, &key_size))
             return 0;
         found->values[index] = (uint32_t)(at - start);
@@ -143,10 +144,6 @@ static int read_all(bytes_at start, bytes_at end, Py_ssize_t count, int64_t base
             return 0;
         if (at + 1 != record_end || *at++ != 0)
             return 0;
-        PyObject *item = as_object(key, key_size);
-        if (item == NULL)
-            return -1;
-        PyList_SET_ITEM(keys, index, item);
         found->null_keys |= key_size < 0;
         found->null_values |= value_size < 0;
         int64_t time = found->times[index] = base + delta;
@@ -158,16 +155,29 @@ static int read_all(bytes_at start, bytes_at end, Py_ssize_t count, int64_t base
     return at == end;
 }
 
+/* The buffer of an array that has room for so many entries; 0 where it is none, with an error set. `flags`: PyBUF_WRITABLE, or
+   PyBUF_SIMPLE where it is only read. */
+static int room_for(PyObject *array, int flags, Py_ssize_t count, Py_ssize_t entry_bytes, Py_buffer *room)
+{
+    if (PyObject_GetBuffer(array, room, flags) < 0)
+        return 0;
+    if (room->len / entry_bytes >= count)
+        return 1;
+    PyBuffer_Release(room);
+    PyErr_SetString(PyExc_ValueError, "no room for what is found");
+    return 0;
+}
+
 PyDoc_STRVAR(read_records_doc,
-"read_records(records, count, base_timestamp, times, values)\n--\n\n"
-"The keys of `count` records that fill the buffer, their least and greatest time, and whether there are null keys and\n"
-"null values; all times are written into `times`, and the position of each value into `values`. None unless the records\n"
-"have consecutive offsets and no headers, and are written as a producer does.");
+"read_records(records, count, base_timestamp, times, keys, values)\n--\n\n"
+"The least and greatest time of `count` records that fill the buffer, and whether there are null keys and null values;\n"
+"all times are written into `times`, and the positions of keys and values into `keys` and `values`. None unless the\n"
+"records have consecutive offsets and no headers, and are written as a producer does.");
 
 static PyObject *read_records(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (nargs != 5) {
-        PyErr_SetString(PyExc_TypeError, "read_records takes 5 arguments");
+    if (nargs != 6) {
+        PyErr_SetString(PyExc_TypeError, "read_records takes 6 arguments");
         return NULL;
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[1]);
@@ -176,82 +186,91 @@ static PyObject *read_records(PyObject *self, PyObject *const *args, Py_ssize_t 
         return NULL;
     if (count < 1 || base <= -TIME_MAX || base >= TIME_MAX)
         Py_RETURN_NONE;
-    Py_buffer records, times, values;
+    Py_buffer records, times, keys, values;
+    PyObject *result = NULL;
     if (PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
         return NULL;
-    if (PyObject_GetBuffer(args[3], &times, PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&records);
-        return NULL;
-    }
-    if (PyObject_GetBuffer(args[4], &values, PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&times);
-        PyBuffer_Release(&records);
-        return NULL;
-    }
-    PyObject *result = NULL, *keys = NULL;
-    if (times.len / (Py_ssize_t)sizeof(int64_t) < count || values.len / (Py_ssize_t)sizeof(uint32_t) < count) {
-        PyErr_SetString(PyExc_ValueError, "no room for the times, or for the positions of values");
-        goto done;
-    }
-    if (records.len > INT32_MAX) {
-        result = Py_NewRef(Py_None);
-        goto done;
-    }
-    keys = PyList_New(count);
-    if (keys == NULL)
-        goto done;
+    if (!room_for(args[3], PyBUF_WRITABLE, count, sizeof(int64_t), &times))
+        goto no_times;
+    if (!room_for(args[4], PyBUF_WRITABLE, count, sizeof(uint32_t), &keys))
+        goto no_keys;
+    if (!room_for(args[5], PyBUF_WRITABLE, count, sizeof(uint32_t), &values))
+        goto no_values;
     bytes_at start = records.buf;
-    Found found = {times.buf, values.buf, INT64_MAX, INT64_MIN, 0, 0};
-    int filled = read_all(start, start + records.len, count, base, keys, &found);
-    if (filled > 0)
-        result = Py_BuildValue("OLLii", keys, (long long)found.low, (long long)found.high, found.null_keys,
-                               found.null_values);
-    else if (filled == 0)
+    Found found = {times.buf, keys.buf, values.buf, INT64_MAX, INT64_MIN, 0, 0};
+    if (records.len <= INT32_MAX && read_all(start, start + records.len, count, base, &found))
+        result = Py_BuildValue("LLii", (long long)found.low, (long long)found.high, found.null_keys, found.null_values);
+    else
         result = Py_NewRef(Py_None);
-done:
-    Py_XDECREF(keys);
     PyBuffer_Release(&values);
+no_values:
+    PyBuffer_Release(&keys);
+no_keys:
     PyBuffer_Release(&times);
+no_times:
     PyBuffer_Release(&records);
     return result;
 }
 
-PyDoc_STRVAR(read_values_doc,
-"read_values(records, values)\n--\n\n"
-"The values of the records, at the positions that read_records() found.");
+/* Records, and positions in them that read_records() found. */
+typedef struct {
+    Py_buffer records, positions;
+    Py_ssize_t count;
+} Places;
 
-static PyObject *read_values(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static int open_places(PyObject *records, PyObject *positions, Places *places)
+{
+    if (PyObject_GetBuffer(records, &places->records, PyBUF_SIMPLE) < 0)
+        return -1;
+    if (PyObject_GetBuffer(positions, &places->positions, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&places->records);
+        return -1;
+    }
+    places->count = places->positions.len / (Py_ssize_t)sizeof(uint32_t);
+    return 0;
+}
+
+static void close_places(Places *places)
+{
+    PyBuffer_Release(&places->positions);
+    PyBuffer_Release(&places->records);
+}
+
+/* The key or value at such a position; -1 where there can't be one, with an error set. */
+static inline int item_at(Places *places, Py_ssize_t index, bytes_at *item, int32_t *size)
+{
+    uint32_t position = ((const uint32_t *)places->positions.buf)[index];
+    bytes_at start = places->records.buf, at = start + position;
+    if (position <= places->records.len && read_bytes(&at, start + places->records.len, item, size))
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "there is no key or value at this position");
+    return -1;
+}
+
+PyDoc_STRVAR(read_items_doc,
+"read_items(records, positions)\n--\n\n"
+"The keys or values of the records, at positions that read_records() found.");
+
+static PyObject *read_items(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     if (nargs != 2) {
-        PyErr_SetString(PyExc_TypeError, "read_values takes 2 arguments");
+        PyErr_SetString(PyExc_TypeError, "read_items takes 2 arguments");
         return NULL;
     }
-    Py_buffer records, values;
-    if (PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
+    Places places;
+    if (open_places(args[0], args[1], &places) < 0)
         return NULL;
-    if (PyObject_GetBuffer(args[1], &values, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&records);
-        return NULL;
-    }
-    const uint32_t *positions = values.buf;
-    Py_ssize_t count = values.len / (Py_ssize_t)sizeof(uint32_t);
-    bytes_at start = records.buf, end = start + records.len;
-    PyObject *result = PyList_New(count);
-    for (Py_ssize_t index = 0; result != NULL && index < count; index++) {
-        bytes_at at = start + positions[index], value;
+    PyObject *result = PyList_New(places.count);
+    for (Py_ssize_t index = 0; result != NULL && index < places.count; index++) {
+        bytes_at start;
         int32_t size;
-        PyObject *item = NULL;
-        if (positions[index] <= records.len && read_bytes(&at, end, &value, &size))
-            item = as_object(value, size);
-        else
-            PyErr_SetString(PyExc_ValueError, "there is no value at this position");
+        PyObject *item = item_at(&places, index, &start, &size) < 0 ? NULL : as_object(start, size);
         if (item == NULL)
             Py_CLEAR(result);
         else
             PyList_SET_ITEM(result, index, item);
     }
-    PyBuffer_Release(&values);
-    PyBuffer_Release(&records);
+    close_places(&places);
     return result;
 }
 
@@ -595,7 +614,30 @@ static inline Slot *slot_of(KeyNumbers *self, bytes_at key, Py_ssize_t size, uin
     }
 }
 
-/* Writes the numbers, and appends the new keys to a list. */
+/* The number of a key. A new one gets the next number, and is appended to a list; -1 where that failed. `item`: the key
+   as an object, NULL if there is none. */
+static inline int64_t number_of(KeyNumbers *self, bytes_at key, Py_ssize_t size, PyObject *item, PyObject *new)
+{
+    uint32_t hash = hash_of(key, size);
+    Slot *slot = slot_of(self, key, size, hash);
+    if (slot->number != NO_NUMBER)
+        return slot->number;
+    item = item == NULL ? PyBytes_FromStringAndSize((const char *)key, size) : Py_NewRef(item);
+    if (item == NULL)
+        return -1;
+    int failed = reserve(self, size) < 0 || PyList_Append(new, item) < 0;
+    Py_DECREF(item);
+    if (failed)
+        return -1;
+    int32_t number = (int32_t)self->used++;
+    slot->hash = hash;
+    slot->number = number;
+    Py_ssize_t start = self->ends[number];
+    memcpy(self->bytes + start, key, size);
+    self->ends[number + 1] = start + size;
+    return grow_slots(self) < 0 ? -1 : number;
+}
+
 static int number_all(KeyNumbers *self, PyObject *keys, int64_t *numbers, PyObject *new)
 {
     Py_ssize_t count = PySequence_Fast_GET_SIZE(keys);
@@ -605,23 +647,26 @@ static int number_all(KeyNumbers *self, PyObject *keys, int64_t *numbers, PyObje
             PyErr_Format(PyExc_TypeError, "a key is bytes, not %.100s", Py_TYPE(item)->tp_name);
             return -1;
         }
-        bytes_at key = (bytes_at)PyBytes_AS_STRING(item);
-        Py_ssize_t size = PyBytes_GET_SIZE(item);
-        uint32_t hash = hash_of(key, size);
-        Slot *slot = slot_of(self, key, size, hash);
-        if (slot->number != NO_NUMBER) {
-            numbers[index] = slot->number;
-            continue;
-        }
-        if (reserve(self, size) < 0 || PyList_Append(new, item) < 0)
+        numbers[index] = number_of(self, (bytes_at)PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item), item, new);
+        if (numbers[index] < 0)
             return -1;
-        slot->hash = hash;
-        slot->number = (int32_t)self->used;
-        numbers[index] = self->used;
-        Py_ssize_t start = self->ends[self->used++];
-        memcpy(self->bytes + start, key, size);
-        self->ends[self->used] = start + size;
-        if (grow_slots(self) < 0)
+    }
+    return 0;
+}
+
+static int number_places(KeyNumbers *self, Places *places, int64_t *numbers, PyObject *new)
+{
+    for (Py_ssize_t index = 0; index < places->count; index++) {
+        bytes_at key;
+        int32_t size;
+        if (item_at(places, index, &key, &size) < 0)
+            return -1;
+        if (size < 0) {
+            PyErr_SetString(PyExc_TypeError, "a key is bytes, not None");
+            return -1;
+        }
+        numbers[index] = number_of(self, key, size, NULL, new);
+        if (numbers[index] < 0)
             return -1;
     }
     return 0;
@@ -637,21 +682,16 @@ static PyObject *KeyNumbers_numbers(KeyNumbers *self, PyObject *const *args, Py_
         PyErr_SetString(PyExc_TypeError, "numbers takes 2 arguments");
         return NULL;
     }
-    PyObject *keys = PySequence_Fast(args[0], "keys are a sequence");
+    PyObject *keys = PySequence_Fast(args[0], "keys are a sequence"), *new = NULL;
     if (keys == NULL)
         return NULL;
     Py_buffer numbers;
-    if (PyObject_GetBuffer(args[1], &numbers, PyBUF_WRITABLE) < 0) {
-        Py_DECREF(keys);
-        return NULL;
+    if (room_for(args[1], PyBUF_WRITABLE, PySequence_Fast_GET_SIZE(keys), sizeof(int64_t), &numbers)) {
+        new = PyList_New(0);
+        if (new != NULL && number_all(self, keys, numbers.buf, new) < 0)
+            Py_CLEAR(new);
+        PyBuffer_Release(&numbers);
     }
-    PyObject *new = PyList_New(0);
-    if (numbers.len / (Py_ssize_t)sizeof(int64_t) < PySequence_Fast_GET_SIZE(keys)) {
-        PyErr_SetString(PyExc_ValueError, "no room for the numbers");
-        Py_CLEAR(new);
-    } else if (new != NULL && number_all(self, keys, numbers.buf, new) < 0)
-        Py_CLEAR(new);
-    PyBuffer_Release(&numbers);
     Py_DECREF(keys);
     return new;
 }
@@ -703,6 +743,87 @@ static void KeyNumbers_dealloc(KeyNumbers *self)
     Py_DECREF(type);
 }
 
+PyDoc_STRVAR(numbers_at_doc,
+"numbers_at(known, records, positions, numbers)\n--\n\n"
+"As known.numbers(), for the keys of records at positions that read_records() found. None unless `known` is in C.");
+
+static PyObject *numbers_at(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 4) {
+        PyErr_SetString(PyExc_TypeError, "numbers_at takes 4 arguments");
+        return NULL;
+    }
+    if (Py_TYPE(args[0])->tp_dealloc != (destructor)KeyNumbers_dealloc)
+        Py_RETURN_NONE;
+    Places places;
+    if (open_places(args[1], args[2], &places) < 0)
+        return NULL;
+    PyObject *new = NULL;
+    Py_buffer numbers;
+    if (room_for(args[3], PyBUF_WRITABLE, places.count, sizeof(int64_t), &numbers)) {
+        new = PyList_New(0);
+        if (new != NULL && number_places((KeyNumbers *)args[0], &places, numbers.buf, new) < 0)
+            Py_CLEAR(new);
+        PyBuffer_Release(&numbers);
+    }
+    close_places(&places);
+    return new;
+}
+
+PyDoc_STRVAR(add_counts_doc,
+"add_counts(numbers, times, positions, totals, latest, changed_at)\n--\n\n"
+"For each record: adds 1 to its row's total, and keeps the greatest of times and of positions. `numbers`: their rows;\n"
+"`positions`: theirs, or that of the first one.");
+
+static PyObject *add_counts(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    enum { NUMBERS, TIMES, POSITIONS, TOTALS, LATEST, CHANGED_AT, COLUMNS };
+    if (nargs != COLUMNS) {
+        PyErr_SetString(PyExc_TypeError, "add_counts takes 6 arguments");
+        return NULL;
+    }
+    int64_t first = 0, *columns[COLUMNS] = {NULL};
+    Py_ssize_t records = 0, rows = 0;
+    Py_buffer buffers[COLUMNS];
+    int opened = 0;
+    PyObject *result = NULL;
+    for (int each = 0; each < COLUMNS; each++) {
+        if (each == POSITIONS && PyLong_Check(args[each])) {
+            first = PyLong_AsLongLong(args[each]);
+            if (first == -1 && PyErr_Occurred())
+                goto done;
+            continue;
+        }
+        Py_ssize_t needed = each == NUMBERS || each == TOTALS ? 0 : each < TOTALS ? records : rows;
+        if (!room_for(args[each], each < TOTALS ? PyBUF_SIMPLE : PyBUF_WRITABLE, needed, sizeof(int64_t), &buffers[opened]))
+            goto done;
+        columns[each] = buffers[opened].buf;
+        Py_ssize_t size = buffers[opened++].len / (Py_ssize_t)sizeof(int64_t);
+        if (each == NUMBERS)
+            records = size;
+        else if (each == TOTALS)
+            rows = size;
+    }
+    for (Py_ssize_t index = 0; index < records; index++) {
+        int64_t row = columns[NUMBERS][index], time = columns[TIMES][index];
+        int64_t position = columns[POSITIONS] == NULL ? first + index : columns[POSITIONS][index];
+        if (row < 0 || row >= rows) {
+            PyErr_SetString(PyExc_IndexError, "there is no such row");
+            goto done;
+        }
+        columns[TOTALS][row]++;
+        if (time > columns[LATEST][row])
+            columns[LATEST][row] = time;
+        if (position > columns[CHANGED_AT][row])
+            columns[CHANGED_AT][row] = position;
+    }
+    result = Py_NewRef(Py_None);
+done:
+    while (opened > 0)
+        PyBuffer_Release(&buffers[--opened]);
+    return result;
+}
+
 static PyMethodDef key_numbers_methods[] = {
     {"numbers", (PyCFunction)(void (*)(void))KeyNumbers_numbers, METH_FASTCALL, numbers_doc},
     {"get", (PyCFunction)KeyNumbers_get, METH_O, get_doc},
@@ -726,7 +847,9 @@ static PyType_Spec key_numbers_spec = {
 
 static PyMethodDef functions[] = {
     {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
-    {"read_values", (PyCFunction)(void (*)(void))read_values, METH_FASTCALL, read_values_doc},
+    {"read_items", (PyCFunction)(void (*)(void))read_items, METH_FASTCALL, read_items_doc},
+    {"numbers_at", (PyCFunction)(void (*)(void))numbers_at, METH_FASTCALL, numbers_at_doc},
+    {"add_counts", (PyCFunction)(void (*)(void))add_counts, METH_FASTCALL, add_counts_doc},
     {"write_records", (PyCFunction)(void (*)(void))write_records, METH_FASTCALL, write_records_doc},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"partitions", (PyCFunction)(void (*)(void))partitions, METH_FASTCALL, partitions_doc},

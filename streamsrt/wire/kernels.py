@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -22,10 +22,11 @@ MODULE = "_streamsrt_kernels"
 RECORDS_MAX = 1 << 17
 """Reading more of them in one go would keep other threads waiting for more than ten milliseconds."""
 
-Keys: TypeAlias = list[bytes | None]
+Items: TypeAlias = list[bytes | None]
+"""Keys, or values."""
 Times: TypeAlias = npt.NDArray[np.int64]
 Positions: TypeAlias = npt.NDArray[np.uint32]
-Part: TypeAlias = tuple[Keys, Keys, list[int]]
+Part: TypeAlias = tuple[Items, Items, list[int]]
 """Keys, values and timestamps."""
 
 
@@ -34,7 +35,7 @@ class Numbers(Protocol):
 
     def __len__(self) -> int: ...
 
-    def numbers(self, keys: Sequence[bytes], numbers: npt.NDArray[np.int64], /) -> list[bytes]:
+    def numbers(self, keys: Sequence[bytes], numbers: Times, /) -> list[bytes]:
         """Writes the number of each key into ``numbers``; a new key gets the next one. Returns the keys that were new."""
 
     def get(self, key: bytes, /) -> int | None:
@@ -52,7 +53,7 @@ class KeyNumbers:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def numbers(self, keys: Sequence[bytes], numbers: npt.NDArray[np.int64]) -> list[bytes]:
+    def numbers(self, keys: Sequence[bytes], numbers: Times) -> list[bytes]:
         known = len(self._numbers)
         numbers[: len(keys)] = np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
         new = list(islice(reversed(self._numbers), len(self._numbers) - known))
@@ -70,10 +71,32 @@ class Native(Protocol):
     def KeyNumbers(self) -> type[Numbers]: ...  # noqa: N802
 
     def read_records(
-        self, records: memoryview, record_count: int, base_timestamp: int, times: Times, values: Positions, /
-    ) -> tuple[Keys, int, int, int, int] | None: ...
+        self,
+        records: memoryview,
+        record_count: int,
+        base_timestamp: int,
+        times: Times,
+        keys: Positions,
+        values: Positions,
+        /,
+    ) -> tuple[int, int, int, int] | None: ...
 
-    def read_values(self, records: memoryview, values: Positions, /) -> Keys: ...
+    def read_items(self, records: memoryview, positions: Positions, /) -> Items: ...
+
+    def numbers_at(
+        self, known: Numbers, records: memoryview, positions: Positions, numbers: Times, /
+    ) -> list[bytes] | None: ...
+
+    def add_counts(
+        self,
+        numbers: Times,
+        times: Times,
+        positions: Times | int,
+        totals: Times,
+        latest: Times,
+        changed_at: Times,
+        /,
+    ) -> None: ...
 
     def write_records(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int], base: int, /
@@ -101,21 +124,51 @@ except ImportError:
     native = None
 
 
-class NativeRecords(NamedTuple):
-    """Records whose values are read when somebody asks for them. ``values_at``: where they are."""
+class UnreadItems:
+    """Keys or values of records that are read when somebody asks for them. ``positions``: where they are."""
 
-    native: Native
-    records: memoryview
-    keys: Keys
+    __slots__ = ("_native", "_records", "positions")
+
+    def __init__(self, native: Native, records: memoryview, positions: Positions) -> None:
+        self._native = native
+        self._records = records
+        self.positions = positions
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, part: slice) -> UnreadItems:
+        return UnreadItems(self._native, self._records, self.positions[part])
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Of those of which none is null."""
+        return iter(self.read())  # type: ignore[arg-type]
+
+    def read(self) -> Items:
+        return self._native.read_items(self._records, self.positions)
+
+    def numbered(self, known: Numbers, numbers: Times) -> list[bytes]:
+        """As :meth:`Numbers.numbers`, for keys of which none is null. Bytes are made only of those that are new."""
+        new = self._native.numbers_at(known, self._records, self.positions, numbers)
+        return known.numbers(self.read(), numbers) if new is None else new  # type: ignore[arg-type]
+
+
+class NativeRecords(NamedTuple):
+    """Records whose keys and values are read when somebody asks for them."""
+
+    unread_keys: UnreadItems
+    unread_values: UnreadItems
     times: Times
     low_ms: int
     high_ms: int
     has_null_keys: bool
     has_null_values: bool
-    values_at: Positions
 
-    def values(self) -> Keys:
-        return self.native.read_values(self.records, self.values_at)
+    def keys(self) -> Items:
+        return self.unread_keys.read()
+
+    def values(self) -> Items:
+        return self.unread_values.read()
 
 
 def read_records(records: memoryview, record_count: int, base_timestamp: int) -> NativeRecords | None:
@@ -125,12 +178,13 @@ def read_records(records: memoryview, record_count: int, base_timestamp: int) ->
     """
     if native is None or record_count > RECORDS_MAX:
         return None
-    times, values_at = np.empty(record_count, np.int64), np.empty(record_count, np.uint32)
-    found = native.read_records(records, record_count, base_timestamp, times, values_at)
+    times = np.empty(record_count, np.int64)
+    keys, values = (UnreadItems(native, records, np.empty(record_count, np.uint32)) for _ in range(2))
+    found = native.read_records(records, record_count, base_timestamp, times, keys.positions, values.positions)
     if found is None:
         return None
-    keys, low_ms, high_ms, null_keys, null_values = found
-    return NativeRecords(native, records, keys, times, low_ms, high_ms, bool(null_keys), bool(null_values), values_at)
+    low_ms, high_ms, null_keys, null_values = found
+    return NativeRecords(keys, values, times, low_ms, high_ms, bool(null_keys), bool(null_values))
 
 
 def write_records(
@@ -162,3 +216,20 @@ def split(
 def key_numbers() -> Numbers:
     """Without any keys."""
     return KeyNumbers() if native is None else native.KeyNumbers()
+
+
+def add_counts(
+    numbers: Times, times: Times, positions: Times | int, totals: Times, latest: Times, changed_at: Times
+) -> None:
+    """Adds 1 to the total of each record's row, and keeps the latest of its times and positions.
+
+    ``numbers``: the rows of the records. ``positions``: theirs, or that of the first one, which the others follow.
+    """
+    if native is not None:
+        native.add_counts(numbers, times, positions, totals, latest, changed_at)
+        return
+    np.add.at(totals, numbers, 1)
+    np.maximum.at(latest, numbers, times)
+    if isinstance(positions, int):
+        positions = np.arange(positions, positions + len(numbers))
+    np.maximum.at(changed_at, numbers, positions)

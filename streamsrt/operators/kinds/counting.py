@@ -17,6 +17,7 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, same_bytes
 from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.counts import Keys
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.columns import Times
@@ -92,12 +93,11 @@ class KeyCounting:
         """Counts a run; False: it is to be counted record by record, and nothing was done."""
         if not _may_count(columns, self.cache):
             return False
-        keys = columns.keys
         if not any(columns.has_nulls):
-            self.cache.count(keys, columns.quick_times)  # type: ignore[arg-type]
+            self.cache.count(columns.quick_keys, columns.quick_times)  # type: ignore[arg-type]
             return True
         some, their_times = _without(columns, values=True)
-        self._counters.dropped_null += len(keys) - len(some)
+        self._counters.dropped_null += len(columns) - len(some)
         if some:
             self.cache.count(some, their_times)
         return True
@@ -122,26 +122,27 @@ class WindowCounting:
         """Counts a run; False: it is to be counted record by record, and nothing was done."""
         if not _may_count(columns, self.cache):
             return False
-        keys, times = columns.keys, columns.quick_times
+        keys: Keys = columns.quick_keys  # type: ignore[assignment]
+        times = columns.quick_times
         first_ms, last_ms, in_order = int(times[0]), int(times[-1]), _is_in_order(times)
         if not in_order:
             first_ms, last_ms = columns.timestamp_min, columns.timestamp_max
         windows = self._starts(first_ms, last_ms)
-        if len(windows) - self._overlap > len(keys) * self._overlap // _WINDOW_RECORDS:
+        if len(windows) - self._overlap > len(columns) * self._overlap // _WINDOW_RECORDS:
             return False
-        some: list[bytes] = keys  # type: ignore[assignment]
-        if columns.has_nulls[0]:
-            some, times = _without(columns, values=False)
-            self._counters.dropped_null += len(keys) - len(some)
+        has_nulls = columns.has_nulls[0]
+        if has_nulls:
+            keys, times = _without(columns, values=False)
+            self._counters.dropped_null += len(columns) - len(keys)
         if in_order:
-            self._count_in_order(some, times)
-        elif some is keys and self._are_in_all(windows, first_ms, last_ms):
+            self._count_in_order(keys, times)
+        elif not has_nulls and self._are_in_all(windows, first_ms, last_ms):
             self._time.ms = max(self._time.ms, last_ms)
             for start in windows:
-                self.cache.count(start, some, times)
+                self.cache.count(start, keys, times)
         else:
-            self._count_each(some, times if isinstance(times, list) else times.tolist())
-        self.cache.end_run(len(some))
+            self._count_each(keys, times if isinstance(times, list) else times.tolist())
+        self.cache.end_run(len(keys))
         return True
 
     def _starts(self, first_ms: int, last_ms: int) -> range:
@@ -155,7 +156,7 @@ class WindowCounting:
         oldest = windows[0]
         return windows[-1] <= first_ms and last_ms < oldest + self._size_ms and oldest + self._lasts_ms > self._time.ms
 
-    def _count_in_order(self, keys: list[bytes], times: Times) -> None:
+    def _count_in_order(self, keys: Keys, times: Times) -> None:
         """Counts records that are in the order of time: none closes a window that contains it."""
         if not keys:
             return
@@ -170,7 +171,7 @@ class WindowCounting:
                 self.cache.count(start, keys[low:high], times[low:high], low)
         time.ms = max(time.ms, last_ms)
 
-    def _count_each(self, keys: list[bytes], timestamps: list[int]) -> None:
+    def _count_each(self, keys: Keys, timestamps: list[int]) -> None:
         """Counts records that are in no order, one by one."""
         lasts_ms, now_ms = self._lasts_ms, self._time.ms
         windows: dict[int, tuple[list[bytes], list[int], list[int]]] = {}

@@ -41,7 +41,7 @@ class Run:
         self.columns = columns
 
     def __len__(self) -> int:
-        return len(self.columns.keys)
+        return len(self.columns)
 
 
 class MergedRun:
@@ -54,7 +54,7 @@ class MergedRun:
         self.columns = columns
 
     def __len__(self) -> int:
-        return len(self.columns.keys)
+        return len(self.columns)
 
 
 class _Queue:
@@ -93,7 +93,7 @@ class _Queue:
     def take(self, stop: int) -> RecordColumns:
         """Removes and returns the records of its first batch before index ``stop``."""
         columns, start = self.batches[0], self.position
-        if stop == len(columns.keys):
+        if stop == len(columns):
             self.batches.popleft()
             self.position = 0
             self.head = None
@@ -143,11 +143,11 @@ class PartitionGroup:
         """Adds a batch. Raises KeyError for a partition that is not an input of the task."""
         queue = self._queues[partition]
         queue.fetched_to = columns.next_offset
-        if not columns.keys:
+        if not columns:
             return
         self._idle_since_ms.pop(partition, None)
         queue.batches.append(columns)
-        self.buffered += len(columns.keys)
+        self.buffered += len(columns)
         if queue.head is None:
             queue.open_batch(columns)
 
@@ -234,7 +234,7 @@ class PartitionGroup:
         """Removes and returns the records that come before ``bound`` is passed."""
         queue = self._queues[partition]
         columns = queue.batches[0]
-        stop = min(queue.position + limit_records, len(columns.keys))
+        stop = min(queue.position + limit_records, len(columns))
         if bound is not None:
             if queue.highest < 0:
                 queue.highest = columns.timestamp_max
@@ -244,7 +244,7 @@ class PartitionGroup:
                     end += 1
                 stop = end
         taken = queue.take(stop)
-        self.buffered -= len(taken.keys)
+        self.buffered -= len(taken)
         return Run(partition, taken)
 
     def _merged(self, limit_records: int) -> MergedRun | Run:
@@ -283,7 +283,7 @@ class PartitionGroup:
             queue.position = 0
         queue.batches.appendleft(columns)
         queue.open_batch(columns)
-        self.buffered += len(columns.keys)
+        self.buffered += len(columns)
 
     def clear(self) -> None:
         """Drops everything that is buffered."""

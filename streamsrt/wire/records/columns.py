@@ -8,6 +8,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from streamsrt.wire.kernels import UnreadItems
+
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 Times: TypeAlias = list[int] | NDArray[np.int64]
 
@@ -55,6 +57,11 @@ class RecordColumns:
         return self.timestamps[0]
 
     @property
+    def quick_keys(self) -> list[bytes | None] | UnreadItems:
+        """The keys, as what is there already."""
+        return self.keys
+
+    @property
     def quick_times(self) -> Times:
         """The timestamps, as what is there already."""
         return self.timestamps if self.times is None else self.times
@@ -75,8 +82,8 @@ class RecordColumns:
 
     def cut(self, start: int, stop: int | None = None) -> RecordColumns:
         """The records from index `start` to before `stop` (None: to the end), as new columns."""
-        if stop is None or stop >= len(self.keys):
-            stop, next_offset = len(self.keys), self.next_offset
+        if stop is None or stop >= len(self):
+            stop, next_offset = len(self), self.next_offset
         else:
             next_offset = self.offset_at(stop)
         base_offset = self.offset_at(start) if start < stop else next_offset
@@ -95,47 +102,57 @@ class RecordColumns:
         if offset <= self.base_offset:
             return self
         if self.offsets is None:
-            return self.cut(min(offset - self.base_offset, len(self.keys)))
+            return self.cut(min(offset - self.base_offset, len(self)))
         return self.cut(sum(1 for known in self.offsets if known < offset))
 
 
 class UnreadRecords(Protocol):
-    """Records whose values are read when somebody asks for them."""
+    """Records whose keys and values are read when somebody asks for them."""
 
     @property
-    def keys(self) -> list[bytes | None]: ...
-    @property
     def times(self) -> NDArray[np.int64]: ...
+    @property
+    def unread_keys(self) -> UnreadItems | None: ...
     @property
     def has_null_keys(self) -> bool: ...
     @property
     def has_null_values(self) -> bool: ...
+    def keys(self) -> list[bytes | None]: ...
     def values(self) -> list[bytes | None]: ...
 
 
 class LazyColumns(RecordColumns):
-    """Records whose values and timestamps become lists when somebody asks for them, which counts never do.
+    """Records whose columns become lists when somebody asks for them, which counts do for their keys at most.
 
     They keep the buffer that the records were read from.
     """
 
-    __slots__ = ("_records", "_timestamps", "_values")
+    __slots__ = ("_keys", "_records", "_timestamps", "_values")
 
     def __init__(
         self, records: UnreadRecords, base_offset: int, next_offset: int, timestamp_bounds: tuple[int, int]
     ) -> None:
         self._records = records
+        self._keys: list[bytes | None] | None = None
         self._values: list[bytes | None] | None = None
         self._timestamps: list[int] | None = None
-        self.keys = records.keys
         self.base_offset, self.next_offset = base_offset, next_offset
         self.offsets = self.headers = None
         self.timestamp_bounds = timestamp_bounds
         self.times = records.times
 
+    def __len__(self) -> int:
+        return len(self._records.times)
+
     def __reduce__(self) -> tuple[type[RecordColumns], tuple[object, ...]]:
         columns = self.keys, self.values, self.timestamps, self.base_offset, self.next_offset
         return RecordColumns, (*columns, None, None, self.timestamp_bounds)
+
+    @property
+    def keys(self) -> list[bytes | None]:  # type: ignore[override]
+        if self._keys is None:
+            self._keys = self._records.keys()
+        return self._keys
 
     @property
     def values(self) -> list[bytes | None]:  # type: ignore[override]
@@ -148,6 +165,11 @@ class LazyColumns(RecordColumns):
         if self._timestamps is None:
             self._timestamps = self._records.times.tolist()
         return self._timestamps
+
+    @property
+    def quick_keys(self) -> list[bytes | None] | UnreadItems:
+        unread = self._records.unread_keys
+        return self.keys if unread is None or self._keys is not None else unread
 
     @property
     def has_nulls(self) -> tuple[bool, bool]:

@@ -79,7 +79,7 @@ def decode_batch(
 def decode_records(
     buffer: Buffer, position: int, header: BatchHeader, headers: bool, limit_bytes: int, *, lazily: bool = False
 ) -> RecordColumns:
-    """``lazily``: values and timestamps may be read later. That is slower if they are, as the bytes have left the
+    """``lazily``: keys, values and timestamps may be read later. That is slower if they are, as the bytes have left the
     processor's cache."""
     view = readable(buffer, position, header, limit_bytes)
     check_count(header, len(view))
@@ -107,7 +107,7 @@ def _unread_columns(
     records: UnreadRecords, header: BatchHeader, timestamp_bounds: tuple[int, int], lazily: bool
 ) -> RecordColumns:
     if not lazily:
-        return _timed_columns(records.keys, records.values(), records.times, header, timestamp_bounds)
+        return _timed_columns(records.keys(), records.values(), records.times, header, timestamp_bounds)
     bounds = _dated(records.times, header, timestamp_bounds)
     return LazyColumns(records, header.base_offset, header.next_offset, bounds)
 

@@ -60,18 +60,27 @@ class _Run(NamedTuple):
 
 
 class Uniform(NamedTuple):
-    """Records whose values are read when somebody asks for them."""
+    """Records whose keys and values are read when somebody asks for them."""
 
     records: memoryview
     runs: list[_Run]
-    keys: list[bytes | None]
     times: npt.NDArray[np.int64]
+
+    def keys(self) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for run in self.runs:
+            found += _column(self.records, run, run.key_at, run.key_size)
+        return found
 
     def values(self) -> list[bytes | None]:
         found: list[bytes | None] = []
         for run in self.runs:
             found += _column(self.records, run, run.value_at, run.value_size)
         return found
+
+    @property
+    def unread_keys(self) -> None:
+        """Keys of equal sizes are bytes quickly."""
 
     @property
     def has_null_keys(self) -> bool:
@@ -89,10 +98,7 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     runs = _runs(records, count)
     if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
         return None
-    keys: list[bytes | None] = []
-    for run in runs:
-        keys += _column(records, run, run.key_at, run.key_size)
-    return Uniform(records, runs, keys, _timestamps(records, runs, base_timestamp))
+    return Uniform(records, runs, _timestamps(records, runs, base_timestamp))
 
 
 def survey_uniform(

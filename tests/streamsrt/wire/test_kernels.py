@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.wire import kernels
-from streamsrt.wire.kernels import RECORDS_MAX, KeyNumbers, Native, key_numbers, read_records
+from streamsrt.wire.kernels import RECORDS_MAX, KeyNumbers, Native, UnreadItems, add_counts, key_numbers, read_records
 from streamsrt.wire.murmur2 import PartitionMemo, partition_for_key
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import (
@@ -71,10 +71,10 @@ def read(batch: bytes) -> Columns | None:
     found = read_records(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
     if found is None:
         return None
-    times, values = found.times.tolist(), found.values()
+    times, keys, values = found.times.tolist(), found.keys(), found.values()
     assert (found.low_ms, found.high_ms) == (min(times), max(times))
-    assert (found.has_null_keys, found.has_null_values) == (None in found.keys, None in values)
-    return found.keys, values, times
+    assert (found.has_null_keys, found.has_null_values) == (None in keys, None in values)
+    return keys, values, times
 
 
 items = st.one_of(
@@ -122,7 +122,7 @@ class TestRead:
         records = memoryview(noise + b"\x0e\x00\x00\x00\x01\x01\x00")[: len(noise)]
         with using(loops):
             found = read_records(records, count, T0)
-        assert found is None or len(found.keys) == len(found.values()) == count
+        assert found is None or len(found.keys()) == len(found.values()) == count
 
     def test_more_records_than_may_keep_other_threads_waiting_are_left_to_others(self, loops: Native) -> None:
         batch = encode_batch([None] * (RECORDS_MAX + 1), [None] * (RECORDS_MAX + 1), [T0] * (RECORDS_MAX + 1))
@@ -138,23 +138,26 @@ class TestRead:
 
     def test_arguments_of_other_types_are_refused(self, loops: Native) -> None:
         module: Any = loops
-        rooms = bytearray(8), bytearray(4)
+        rooms = bytearray(8), bytearray(4), bytearray(4)
         with pytest.raises(ValueError, match="room"):
-            module.read_records(memoryview(bytes(70)), 10, 0, np.empty(9, np.int64), np.empty(10, np.uint32))
+            module.read_records(memoryview(bytes(70)), 10, 0, np.empty(9, np.int64), *[np.empty(10, np.uint32)] * 2)
+        with pytest.raises(ValueError, match="room"):
+            module.read_records(memoryview(bytes(70)), 10, 0, np.empty(10, np.int64), *[np.empty(9, np.uint32)] * 2)
         for arguments in (
             (),
             (b"", "1", 0, *rooms),
             ("", 1, 0, *rooms),
-            (b"", 1, 0, b"12345678", rooms[1]),
-            (b"", 1, 0, rooms[0], b"1234"),
+            (b"", 1, 0, b"12345678", *rooms[1:]),
+            (b"", 1, 0, rooms[0], b"1234", rooms[2]),
+            (b"", 1, 0, *rooms[:2], b"1234"),
         ):
             with pytest.raises((TypeError, BufferError)):
                 module.read_records(*arguments)
 
     def test_positions_outside_of_the_records_are_refused(self, loops: Native) -> None:
         for position in (3, 4, 1 << 31):
-            with pytest.raises(ValueError, match="no value at this position"):
-                loops.read_values(memoryview(b"\0\0\x80"), np.array([0, position], np.uint32))
+            with pytest.raises(ValueError, match="no key or value at this position"):
+                loops.read_items(memoryview(b"\0\0\x80"), np.array([0, position], np.uint32))
 
     @pytest.mark.parametrize("records", [2, 500])
     @pytest.mark.parametrize("in_c", [False, True])
@@ -186,6 +189,7 @@ class TestRead:
             (columns,) = iter_columns(batch, lazily=True)
         assert columns.has_nulls == (True, True)
         assert columns.values == [None, b"2"]
+        assert columns.keys == [b"a", None]
 
     @pytest.mark.parametrize("lazily", [False, True])
     def test_the_brokers_time_is_every_records_timestamp(self, loops: Native, lazily: bool) -> None:
@@ -300,6 +304,59 @@ class TestNumbers:
         with pytest.raises(ValueError, match="room"):
             numbers.numbers([b"a", b"b"], np.empty(1, np.int64))
         assert len(numbers) == 0
+
+    @given(runs=st.lists(st.lists(st.binary(max_size=9), min_size=1, max_size=100)), in_c=st.booleans())
+    def test_keys_that_are_not_read_have_the_same_numbers(
+        self, loops: Native, runs: list[list[bytes]], in_c: bool
+    ) -> None:
+        with using(loops if in_c else None):
+            numbers = key_numbers()
+        expected = KeyNumbers()
+        for keys in runs:
+            with using(loops):
+                (columns,) = iter_columns(encode_batch(keys, [None] * len(keys), [T0] * len(keys)), lazily=True)
+            unread, middle = columns.quick_keys, len(keys) // 2
+            assert isinstance(unread, UnreadItems)
+            for start, stop in ((0, middle), (middle, len(keys))):
+                got, wanted = np.empty(stop - start, np.int64), np.empty(stop - start, np.int64)
+                part = unread[start:stop]
+                assert (len(part), list(part)) == (stop - start, keys[start:stop])
+                assert part.numbered(numbers, got) == expected.numbers(keys[start:stop], wanted)
+                assert got.tolist() == wanted.tolist()
+            assert columns.keys == keys == columns.quick_keys
+
+    def test_a_null_among_keys_that_are_not_read_is_refused(self, loops: Native) -> None:
+        with using(loops):
+            (columns,) = iter_columns(encode_batch([None], [b""], [T0]), lazily=True)
+        keys: Any = columns.quick_keys
+        with pytest.raises(TypeError, match="a key is bytes, not None"):
+            keys.numbered(loops.KeyNumbers(), np.empty(1, np.int64))
+
+    @given(
+        records=st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(0, 99)), max_size=40),
+        first=st.one_of(st.none(), st.integers(0, 50)),
+    )
+    def test_counts_are_those_of_numpy(
+        self, loops: Native, records: list[tuple[int, int, int]], first: int | None
+    ) -> None:
+        numbers, times, positions = np.array(records, np.int64).reshape(-1, 3).T.copy()
+        found = []
+        for each in (loops, None):
+            rows = [np.full(6, start, np.int64) for start in (0, -1, -1)]
+            with using(each):
+                add_counts(numbers, times, positions if first is None else first, *rows)
+            found.append([row.tolist() for row in rows])
+        assert found[0] == found[1]
+
+    def test_counts_of_rows_that_there_are_not_are_refused(self, loops: Native) -> None:
+        rows = np.zeros((3, 2), np.int64)
+        for number in (-1, 2):
+            with pytest.raises(IndexError, match="no such row"):
+                loops.add_counts(np.array([number]), np.zeros(1, np.int64), 0, *rows)
+        with pytest.raises(ValueError, match="room"):
+            loops.add_counts(np.zeros(2, np.int64), np.zeros(1, np.int64), 0, *rows)
+        with pytest.raises(ValueError, match="room"):
+            loops.add_counts(np.zeros(1, np.int64), np.zeros(1, np.int64), 0, rows[0], rows[1], rows[2, :1])
 
     def test_the_dictionary_is_used_without_the_loops(self, loops: Native) -> None:
         with using(None):

@@ -127,7 +127,7 @@ def test_no_reader_minds_them(name: str, codec: Compression) -> None:
 
 def columns_of_uniform(records: memoryview, count: int, base_timestamp: int) -> object:
     found = read_uniform(records, count, base_timestamp)
-    return found and (found.keys, found.values(), found.times)
+    return found and (found.keys(), found.values(), found.times)
 
 
 @pytest.mark.parametrize("byte", BYTES)

@@ -26,9 +26,9 @@ def uniform(batch: bytes) -> Columns | None:
     found = read_uniform(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
     if found is None:
         return None
-    values = found.values()
-    assert (found.has_null_keys, found.has_null_values) == (None in found.keys, None in values)
-    return found.keys, values, found.times.tolist()
+    keys, values = found.keys(), found.values()
+    assert (found.has_null_keys, found.has_null_values) == (None in keys, None in values)
+    return keys, values, found.times.tolist()
 
 
 def column(count: int, size: int | None) -> list[bytes | None]:
