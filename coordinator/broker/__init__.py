@@ -29,6 +29,7 @@ module                  what the handlers share
 ``deadline_timer``      waits until the next deadline
 ``producer_ids``        producer ids, each given out once
 ``purgatory``           fetches that wait for records
+``fetch_sessions``      what clients fetch, so that their requests name only what changes
 ``slices``              long work in slices
 ``splitting``           which requests are split, and how
 ``keyed_log``           a small durable map as an internal log

@@ -25,6 +25,7 @@ from coordinator.broker.acls import Acls
 from coordinator.broker.broker_configs import BrokerConfigs
 from coordinator.broker.config_definitions import Value
 from coordinator.broker.credentials import Credentials
+from coordinator.broker.fetch_sessions import FetchSessions
 from coordinator.broker.group_shards import GroupShards
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.log_cleaner import LogCleaner
@@ -44,6 +45,8 @@ from streamsrt.wire.types import Message
 
 logger = logging.getLogger("coordinator.broker")
 
+_SESSION_ID_MAX = (1 << 31) - 1
+
 
 @dataclass(slots=True)
 class Request:
@@ -61,9 +64,20 @@ class DisconnectError(Exception):
 
 CHANGES_AT_ONCE = 32
 """How many topics or partitions are changed before others are served."""
-Change = TypeVar("Change")
+Done = TypeVar("Done")
 Answer: TypeAlias = "Message | Awaitable[Message | None] | None"
 Handler: TypeAlias = "Callable[[Broker, Request], Answer]"
+Change: TypeAlias = "Callable[[Any], Message]"  # of the class that the API has, which no table of APIs can say
+"""Makes an answer of a request, or of another answer."""
+
+
+def then(answer: Answer, change: Change) -> Answer:
+    """Returns the response, now or later, after ``change``."""
+    return _changed_later(answer, change) if isawaitable(answer) else change(answer)
+
+
+async def _changed_later(answer: Awaitable[Message | None], change: Change) -> Message:
+    return change(await answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,11 @@ class Broker:
         self.fsync = Fsync(configs["log.fsync"])
         self.purgatory = Purgatory()
         self.slices = Slices()
+        self.fetch_sessions = FetchSessions(
+            self.integer("max.incremental.fetch.session.cache.slots"),
+            surroundings.now_ms,
+            new_id=lambda: 1 + int.from_bytes(surroundings.random_bytes(4), "big") % _SESSION_ID_MAX,
+        )
         self.changes: set[asyncio.Task[object]] = set()
         """Changes of topics that take long, in their order."""
         self.memory = QueuedBytes(self._memory_bytes_max())
@@ -175,7 +194,7 @@ class Broker:
             self._rows.put("cluster.id", known)
         self.cluster_id = known.decode()
 
-    def carried_out(self, steps: Generator[None, None, Change], size: int) -> Change | Awaitable[Change]:
+    def carried_out(self, steps: Generator[None, None, Done], size: int) -> Done | Awaitable[Done]:
         """Makes a change of so many topics, partitions or settings: at once, or in slices. Changes are made in order."""
         if size <= CHANGES_AT_ONCE and not self.changes:
             return whole(steps)

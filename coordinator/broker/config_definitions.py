@@ -378,6 +378,13 @@ _OWN = (
         documentation="Other maxima for single addresses: 10.0.0.1:5000,127.0.0.1:10000",
     ),
     Definition(
+        "max.incremental.fetch.session.cache.slots",
+        ConfigType.INT,
+        1_000,
+        minimum=0,
+        documentation="Maximum number of fetch sessions: of clients whose requests name only the partitions that changed.",
+    ),
+    Definition(
         "message.max.unpacked.bytes",
         ConfigType.INT,
         64 << 20,

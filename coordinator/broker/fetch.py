@@ -5,8 +5,8 @@
 2. A fetch waits up to ``max_wait_ms`` until ``min_bytes`` are available or one of its partitions has an error.
 3. A response has at least one whole batch, even if it exceeds the limits; otherwise a consumer could never get past a large
    batch (KIP-74). The batch that contains the offset is sent from its start. The client drops earlier records.
-4. There are no fetch sessions: the response to a full request has session id 0, so clients keep sending full requests. An
-   incremental request is refused.
+4. In a session, a request names only what changed (:mod:`coordinator.broker.fetch_sessions`). Everything here has whole
+   requests before it.
 5. A fetch of many partitions is collected in slices, each partition once. While it waits, only partitions with new records
    are checked, by their sizes, without reading, as on Kafka.
 6. With ``read_committed``, records end at the last stable offset, and the response lists the aborted transactions.
@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request, then
 from coordinator.broker.purgatory import DelayedFetch
 from coordinator.broker.slices import whole
 from coordinator.broker.topics import Topic
@@ -43,11 +43,20 @@ _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_P
 Steps: TypeAlias = "Generator[None, None, None]"
 
 
+def in_session(handler: Handler) -> Handler:
+    """The handler (and its guard) for requests that may be part of a session."""
+
+    def handle(broker: Broker, request: Request) -> Answer:
+        opened = broker.fetch_sessions.opened(request.message, by_id=request.header.api_version >= TOPIC_ID_VERSION)
+        if isinstance(opened, ErrorCode):
+            return FetchResponse(error_code=opened, session_id=0, responses=[])
+        return then(handler(broker, request), opened)
+
+    return handle
+
+
 def handle_fetch(broker: Broker, request: Request) -> Answer:
     message: FetchRequest = request.message
-    refused = _refuse_session(message)
-    if refused is not None:
-        return refused
     by_id = request.header.api_version >= TOPIC_ID_VERSION
     message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
     message.min_bytes = min(message.min_bytes, message.max_bytes)
@@ -101,13 +110,6 @@ def _fold(message: FetchRequest) -> Steps:
             yield
         each.partitions = list(partitions[key].values())
     message.topics = list(topics.values())
-
-
-def _refuse_session(message: FetchRequest) -> FetchResponse | None:
-    if message.session_epoch > 0:
-        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        return FetchResponse(error_code=code, session_id=0, responses=[])
-    return None
 
 
 async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Found, *, by_id: bool) -> FetchResponse:

@@ -78,7 +78,8 @@ class Dispatcher:
         self._repeats = RepeatedHeartbeats(broker)
         self._metadata_of_all = MetadataOfAll(broker)
         self._is_guarded = broker.acls.is_on
-        self._handlers = guarded(HANDLERS) if self._is_guarded else HANDLERS
+        handlers = guarded(HANDLERS) if self._is_guarded else HANDLERS
+        self._handlers = {**handlers, ApiKey.FETCH: fetch.in_session(handlers[ApiKey.FETCH])}
 
     def handle(self, frame: memoryview | bytes, client_host: str, principal: str = ANONYMOUS) -> Answer:
         """The answer to one frame. Raises :class:`ProtocolViolationError` where there is none."""

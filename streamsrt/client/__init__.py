@@ -8,6 +8,7 @@
 - ``cluster``                   the brokers of a cluster: addresses, connections by purpose, group coordinators
 - ``connection``                one connection to one broker: any message of the wire package, version by version
 - ``fetcher``                   fetches raw record batches, partition by partition
+- ``fetch_session``             what a broker remembers of the fetcher's partitions (KIP-227)
 - ``group``                     runs the machine of a group protocol on the network thread: finds the coordinator,
                                 sends, waits, wakes
 - ``interface``                 what the processing thread can ask of the network: the contract of ``NetworkThread``

@@ -12,7 +12,8 @@
    range, whatever that topic contains.
 7. Where nothing but partitions that may lag is fetched, and all was read, the next Fetch waits ``LAG_S``: a log that grows
    all the time costs no request for each of its batches.
-8. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
+8. A request names the partitions that changed since the one before (:mod:`streamsrt.client.fetch_session`).
+9. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s
+from streamsrt.client.fetch_session import (
+    FIRST_VERSION_WITH_SESSIONS,
+    FULL,
+    NO_SESSION,
+    REFUSALS,
+    WITHOUT_SESSION,
+    Asked,
+    FetchSession,
+    Place,
+)
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
 from streamsrt.client.signal import Signal
 from streamsrt.client.spawned import spawn
@@ -36,7 +47,6 @@ from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 log = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
-NO_SESSION_EPOCH = -1
 CONSUMER_REPLICA_ID = -1
 RECHECK_MS = 20
 """A long poll is cut to this while a partition waits for room in its buffer: it may need the connection soon."""
@@ -62,6 +72,20 @@ def whole_batches(records: memoryview) -> tuple[int, int]:
         next_offset = base_offset + _LENGTH.unpack_from(records, position + _LAST_OFFSET_DELTA_AT)[0] + 1
         position += size
     return position, next_offset
+
+
+def _asked(
+    session: FetchSession, partitions: list[_Partition], ids: Mapping[str, bytes], version: int, *, is_full: bool
+) -> Asked:
+    """What a request of that version says of the partitions."""
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    wanted: dict[Place, int] = {
+        (p.tp[0], ids[p.tp[0]] if by_id else NO_TOPIC_ID, p.tp[1]): p.position for p in partitions
+    }
+    if version < FIRST_VERSION_WITH_SESSIONS:
+        session.lost()
+        return Asked(NO_SESSION, WITHOUT_SESSION, list(wanted), [])
+    return session.request(wanted, by_id=by_id, is_full=is_full)
 
 
 class _Partition:
@@ -131,6 +155,7 @@ class Fetcher:
         self._wake_scheduled = False
         self._nodes: dict[int, asyncio.Task[None]] = {}
         self._node_wakes: dict[int, asyncio.Event] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._full_nodes: set[int] = set()
         """Brokers with partitions that wait for buffer space: whoever takes data wakes their tasks."""
         self._failures: dict[int, int] = {}
@@ -252,7 +277,7 @@ class Fetcher:
         self._nodes.clear()
 
     async def _fetch_from(self, node_id: int) -> None:
-        wake = self._node_wakes[node_id]
+        wake, session = self._node_wakes[node_id], self._sessions.setdefault(node_id, FetchSession())
         while True:
             wake.clear()
             partitions, others_wait, retry_at = self._choose(node_id)
@@ -260,11 +285,12 @@ class Fetcher:
                 await self._rest(wake, retry_at)
                 continue
             try:
-                is_behind = await self._fetch(node_id, partitions, others_wait)
+                is_behind = await self._fetch(node_id, session, partitions, others_wait)
                 self._failures.pop(node_id, None)
                 if not is_behind:
                     await self._lag(wake)
             except (*TRANSPORT_ERRORS, RequestFailedError, UnsupportedBrokerError) as error:
+                session.lost()
                 failures = self._failures.get(node_id, 0)
                 self._failures[node_id] = failures + 1
                 log.debug("Fetch from broker %d: %s", node_id, error)
@@ -320,37 +346,46 @@ class Fetcher:
             chosen = chosen[self._rotation :] + chosen[: self._rotation]
         return chosen, others_wait, retry_at
 
-    async def _fetch(self, node_id: int, partitions: list[_Partition], others_wait: bool) -> bool:
+    async def _fetch(
+        self, node_id: int, session: FetchSession, partitions: list[_Partition], others_wait: bool
+    ) -> bool:
         """Returns whether there is more to read of any of them."""
         connection = await self._cluster.connection(node_id, self._purpose)
-        ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition in partitions}
+        ids = {topic: self._metadata.topic_id(topic) for topic in {partition.tp[0] for partition in partitions}}
         others = [partition for partition in partitions if not partition.fits(ids[partition.tp[0]])]
         if others:
             self._report_deleted_topics(others)
             return True
-        without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
+        without_ids = NO_TOPIC_ID in ids.values()
         version = connection.version_of(
             types.FetchRequest, 4, FIRST_VERSION_WITH_TOPIC_IDS - 1 if without_ids else 1000
         )
         generations = {partition.tp: (partition, partition.generation, partition.position) for partition in partitions}
-        request = self._request(partitions, ids, others_wait)
+        # Who has its partition reported even if there is no news of it gets it with a full request.
+        at_once = any(partition.reports_empty for partition in partitions)
+        asked = _asked(session, partitions, ids, version, is_full=at_once)
+        request = self._request(asked, generations, 0 if at_once else RECHECK_MS if others_wait else None)
         response = await connection.request(
             request, version=version, timeout_ms=self._cluster.config.request_timeout_ms + self._config.max_wait_ms
         )
+        if response.error_code in REFUSALS and asked.epoch > FULL:
+            session.lost(response.error_code)
+            return True
         if response.error_code != ErrorCode.NONE:
             name = error_name(response.error_code)
             raise RequestFailedError(f"Fetch from broker {node_id}: {name}", response.error_code)
+        session.answered(response.session_id)
         names = {topic_id: topic for topic, topic_id in ids.items()}
         delivered = is_behind = False
         isolation_level = request.isolation_level
         for topic in response.responses:
             name = topic.topic if version < FIRST_VERSION_WITH_TOPIC_IDS else names.get(topic.topic_id, "")
             for data in topic.partitions:
-                asked = generations.get((name, data.partition_index))
-                if asked is not None:
-                    delivered |= self._deliver(*asked, data)
+                fetched = generations.get((name, data.partition_index))
+                if fetched is not None:
+                    delivered |= self._deliver(*fetched, data)
                     end = data.high_watermark if isolation_level == 0 else data.last_stable_offset
-                    is_behind |= asked[0].position < end
+                    is_behind |= fetched[0].position < end
         if delivered:
             self._signal.set()
         return is_behind
@@ -372,32 +407,39 @@ class Fetcher:
         if delivered:
             self._signal.set()
 
-    def _request(self, partitions: list[_Partition], ids: Mapping[str, bytes], others_wait: bool) -> types.FetchRequest:
-        config = self._config
+    def _request(
+        self, asked: Asked, places: Mapping[TopicPartition, tuple[_Partition, int, int]], max_wait_ms: int | None
+    ) -> types.FetchRequest:
+        """``places``: the partitions, with generations and positions. ``max_wait_ms``: at most; None: as configured."""
+        config, kinds = self._config, types.FetchRequest
         topics: dict[str, types.FetchRequest.FetchTopic] = {}
-        for partition in partitions:
-            name = partition.tp[0]
+        for name, topic_id, number in asked.places:
             topic = topics.get(name)
             if topic is None:
-                topic = topics[name] = types.FetchRequest.FetchTopic(topic=name, topic_id=ids[name], partitions=[])
+                topic = topics[name] = kinds.FetchTopic(topic=name, topic_id=topic_id, partitions=[])
             topic.partitions.append(
-                types.FetchRequest.FetchPartition(
-                    partition=partition.tp[1],
-                    fetch_offset=partition.position,
+                kinds.FetchPartition(
+                    partition=number,
+                    fetch_offset=places[name, number][2],
                     partition_max_bytes=config.max_partition_bytes,
                 )
             )
-        max_wait_ms = min(config.max_wait_ms, RECHECK_MS) if others_wait else config.max_wait_ms
-        if any(partition.reports_empty for partition in partitions):
-            max_wait_ms = 0
-        return types.FetchRequest(
+        forgotten: dict[tuple[str, bytes], list[int]] = {}
+        for name, topic_id, number in asked.forgotten:
+            forgotten.setdefault((name, topic_id), []).append(number)
+        return kinds(
             replica_id=CONSUMER_REPLICA_ID,
-            max_wait_ms=max_wait_ms,
+            max_wait_ms=config.max_wait_ms if max_wait_ms is None else min(config.max_wait_ms, max_wait_ms),
             min_bytes=config.min_bytes,
             max_bytes=config.max_bytes,
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
-            session_epoch=NO_SESSION_EPOCH,
+            session_id=asked.session_id,
+            session_epoch=asked.epoch,
             topics=list(topics.values()),
+            forgotten_topics_data=[
+                kinds.ForgottenTopic(topic=name, topic_id=topic_id, partitions=numbers)
+                for (name, topic_id), numbers in forgotten.items()
+            ],
         )
 
     def _deliver(

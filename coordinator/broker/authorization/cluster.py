@@ -19,9 +19,8 @@ from coordinator.broker.authorization.guard import (
     TOPIC_DENIED,
     TOPIC_MESSAGE,
     parted,
-    then,
 )
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request, then
 from coordinator.broker.configs import GROUP, TOPIC
 from coordinator.security.acls import Operation, ResourceType
 from streamsrt.wire.types import (

@@ -23,10 +23,9 @@ from coordinator.broker.authorization.guard import (
     TRANSACTION_MESSAGE,
     may_read_group,
     parted,
-    then,
     with_topics,
 )
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request, then
 from coordinator.broker.groups import BATCHED_COORDINATORS_VERSION, BATCHED_FETCH_VERSION, TOPIC_ID_VERSION
 from coordinator.group.machine import failure
 from coordinator.security.acls import CLUSTER_NAME, Operation, ResourceType

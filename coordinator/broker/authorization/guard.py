@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Change, Handler, Request
 from coordinator.security.acls import Operation, ResourceType
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import Message
 
 Guard: TypeAlias = "Callable[[Handler, Broker, Request], Answer]"
 """Stands before a handler: calls it with what the requester may ask for, and answers for the rest itself."""
-
-Change: TypeAlias = "Callable[[Any], Message]"  # of the class that the guarded API has, which no table of APIs can say
-"""Makes an answer of a request, or of another answer."""
 
 Entry = TypeVar("Entry")
 
@@ -33,15 +29,6 @@ TRANSACTION_MESSAGE = "The transactional id authorization failed."
 def unguarded(handler: Handler, broker: Broker, request: Request) -> Answer:
     """Allows requests of everyone."""
     return handler(broker, request)
-
-
-def then(answer: Answer, change: Change) -> Answer:
-    """Returns the response, now or later, after ``change``."""
-    return _later(answer, change) if isawaitable(answer) else change(answer)
-
-
-async def _later(answer: Awaitable[Message | None], change: Change) -> Message:
-    return change(await answer)
 
 
 def parted(entries: list[Entry], is_allowed: Callable[[Entry], bool]) -> tuple[list[Entry], list[Entry]]:

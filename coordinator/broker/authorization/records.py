@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.broker.authorization.guard import TOPIC_DENIED, TRANSACTION_DENIED, parted, then, with_topics
-from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request
+from coordinator.broker.authorization.guard import TOPIC_DENIED, TRANSACTION_DENIED, parted, with_topics
+from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request, then
 from coordinator.broker.fetch import TOPIC_ID_VERSION as FETCH_ID_VERSION
 from coordinator.broker.produce import TOPIC_ID_VERSION as PRODUCE_ID_VERSION
 from coordinator.broker.produce import is_transactional

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from coordinator.broker.access import Access
-from coordinator.broker.authorization.guard import TOPIC_DENIED, TOPIC_MESSAGE, parted, then
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.authorization.guard import TOPIC_DENIED, TOPIC_MESSAGE, parted
+from coordinator.broker.broker import Answer, Broker, Handler, Request, then
 from coordinator.broker.metadata import TOPIC_ID_VERSION, wants_everything
 from coordinator.security.acls import Operation, ResourceType
 from streamsrt.wire.primitives import ZERO_UUID

@@ -17,9 +17,8 @@ from coordinator.broker.authorization.guard import (
     TRANSACTION_DENIED,
     may_read_group,
     parted,
-    then,
 )
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request, then
 from coordinator.broker.topics import INTERNAL_TOPICS
 from coordinator.group.transactional import failed_commit
 from coordinator.security.acls import Operation, ResourceType

@@ -117,15 +117,6 @@ class TestFetch:
         assert len(values_of(data.records)) == 2
         broker.close()
 
-    @pytest.mark.parametrize("session_id", [0, 77])
-    def test_sessions_are_refused_and_full_requests_get_none(self, broker: InProcessBroker, session_id: int) -> None:
-        broker.create("t")
-        for epoch in (0, -1):
-            request = fetching("t", {0: 0}, session_id=session_id, session_epoch=epoch)
-            assert fetched(broker, request)[0].error_code == 0
-        answer = broker.ask(fetching("t", {0: 0}, session_id=session_id, session_epoch=1), 12)
-        assert (answer.error_code, answer.session_id, answer.responses) == (70, 0, [])
-
     def test_a_diverging_epoch(self, broker: InProcessBroker) -> None:
         broker.create("t")
         broker.produce("t", b"a", b"b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 import time
 import uuid
 from pathlib import Path
@@ -149,6 +150,47 @@ def test_records_are_produced_fetched_and_found(bootstrap_servers: str, connect:
         {(name, 0): EARLIEST, (name, 1): LATEST, (name, 2): 1_500, ("absent", 0): LATEST}
     )
     assert {tp: each.offset for tp, each in listed.items()} == {(name, 0): 0, (name, 1): 3_000, (name, 2): 1_500}
+
+
+def test_partitions_come_and_go_in_a_session(bootstrap_servers: str, connect: Connect, name: str) -> None:
+    network = connect(bootstrap_servers, fetch=FetchConfig(max_partition_bytes=2_000))
+    create(network, name, 20, **{"retention.ms": "-1"})
+    ends = dict.fromkeys([(name, partition) for partition in range(20)], 0)
+    positions: dict[tuple[str, int], int] = {}
+    order = random.Random(name)
+
+    def produce(count: int) -> None:
+        for tp in order.sample(list(ends), count):
+            network.producer.send(*tp, batch(0, 5), 5)
+            ends[tp] += 5
+        network.producer.flush(20.0)
+
+    def catch_up() -> None:
+        deadline = time.monotonic() + 30
+        while any(positions[tp] < ends[tp] for tp in positions):
+            assert time.monotonic() < deadline, (positions, ends)
+            for item in network.fetcher.poll(1.0):
+                tp = item.topic, item.partition
+                if tp in positions:
+                    assert (item.error, item.offset) == (None, positions[tp])
+                    positions[tp] = item.next_offset
+
+    for turn in range(8):
+        produce(order.randint(1, 6))
+        gone = order.sample(list(positions), len(positions) // 3)
+        network.fetcher.remove_partitions(gone)
+        for tp in gone:
+            del positions[tp]
+        new = {tp: ends[tp] // 10 * 5 for tp in order.sample(list(ends), 4) if tp not in positions}
+        network.fetcher.add_partitions(new, reports_empty=turn % 3 == 2)
+        positions.update(new)
+        catch_up()
+    produce(20)
+    catch_up()
+    produce(1)
+    catch_up()
+    (session,) = network.fetcher._sessions.values()
+    assert session.is_open
 
 
 def test_new_records_arrive_while_a_long_poll_waits(bootstrap_servers: str, connect: Connect, name: str) -> None:
