@@ -80,6 +80,18 @@ def test_work_is_committed_when_the_interval_is_over(make_rig: MakeRig) -> None:
     assert list(dict.fromkeys(rig.states)) == [State.REBALANCING, State.RUNNING]
 
 
+def test_tasks_that_are_committed_together_share_batches(rig: Rig) -> None:
+    for partition in (0, 1):
+        rig.network.write(("in", partition), keys(*(f"{partition}-{number}" for number in range(20))))
+    began(rig, 0, 1)
+    rig.thread._commit_all()
+    assert {tp: len(log.batches) for tp, log in rig.network.logs.items() if tp[0] == "out"} == {
+        ("out", 0): 1,
+        ("out", 1): 1,
+    }
+    assert sum(log.end for tp, log in rig.network.logs.items() if tp[0] == "out") == 40
+
+
 def test_a_first_assignment_that_is_delayed_is_waited_for(rig: Rig) -> None:
     delayed = Status(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY_DETAIL)
     rig.member.waiting.extend([StatusChanged((delayed,)), AssignmentChanged(Tasks(), 1)])
