@@ -6,8 +6,8 @@
    record and the following ones stay buffered.
 3. A commit has two halves. :meth:`Task.prepare_commit` flushes the caches into the collector and returns the offsets that
    are done. When everything that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch
-   with the end of its changelog. Only then may offsets be committed (at least once). A crash in between leaves a store
-   that is *behind* its changelog: restoring catches up.
+   with the end of its changelog, and offsets may be committed (at least once). A crash in between leaves a store that is
+   *behind* its changelog: restoring catches up.
 4. The user's processors are initialized with the first :meth:`Task.process` or :meth:`Task.punctuate`, when all stores
    are restored; those of a task that only follows its changelogs never are.
 5. Caches do not grow without bounds: when they hold too much, ``commit_requested`` is set and :meth:`Task.process`

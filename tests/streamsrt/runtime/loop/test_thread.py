@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from itertools import groupby
+from typing import Any
 
 import pytest
 
@@ -43,7 +45,7 @@ from streamsrt.runtime.loop.last_calls import CALLS_TIMEOUT_MS
 from streamsrt.runtime.loop.thread import STOP_TIMEOUT_S
 from streamsrt.runtime.loop.values import SendOutputs
 from streamsrt.runtime.values import State
-from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.in_process_network import InProcessAdmin, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
 from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -115,6 +117,32 @@ def test_offsets_come_after_the_results(rig: Rig) -> None:
     rig.thread._commit_all()
     assert committed(rig) == 1
     assert not rig.committer.is_pending
+
+
+def test_stores_are_written_while_offsets_are_committed(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    began(rig, 0)
+    (owned,) = rig.manager.running()
+    written: list[int | None] = []
+
+    def look() -> None:
+        written.append(owned.stores["counts"].changelog_offset())
+
+    class Watching(InProcessAdmin):
+        def begin_commit(self, *arguments: Any, **settings: Any) -> Callable[[], None]:
+            look()
+            end = super().begin_commit(*arguments, **settings)
+
+            def ends() -> None:
+                look()
+                end()
+
+            return ends
+
+    rig.network.admin = Watching(rig.network)
+    rig.thread._commit_all()
+    assert written == [None, 2]
+    assert committed(rig) == 2
 
 
 @pytest.mark.requirement("SG-423")
