@@ -101,6 +101,15 @@ SMALL = {
 }
 
 
+SMALL_HEAP = ("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC")
+"""Its pauses are short enough for tests: about 10 ms, several times a second where records come all the time."""
+SHIPPED_HEAP = (
+    *("-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+"""That of Kafka's own start script, for what measures latencies: a pause of about 8 ms every few seconds."""
+
+
 def missing_tools() -> str | None:
     """What is not installed here, or None."""
     missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
@@ -262,7 +271,7 @@ def _end(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> Non
 class _Java:
     """How the classes of one version of Kafka run in a folder."""
 
-    def __init__(self, folder: Path, version: str) -> None:
+    def __init__(self, folder: Path, version: str, heap: Iterable[str] = SMALL_HEAP) -> None:
         self._folder = folder
         self.numbers = numbers_of(version)
         has_log4j_2 = self.numbers >= FIRST_WITH_LOG4J_2
@@ -271,7 +280,7 @@ class _Java:
         key = "log4j2.configurationFile=" if has_log4j_2 else "log4j.configuration=file:"
         self._version = version
         self._options = [
-            *("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+            *(*heap, "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
             f"-D{key}{self._logging_path}",
         ]
 
@@ -436,7 +445,8 @@ class _ZooKeeper:
 class KafkaServer:
     """One broker of a version. ``settings`` are server properties on top of a small single node's; ``{port}`` and
     ``{controller_port}`` in them are filled in. Clients that come through ``proxy`` are kept there: it has a listener of
-    its own. ``features``: what the storage is formatted with; None: with streams groups on, where there are any."""
+    its own. ``features``: what the storage is formatted with; None: with streams groups on, where there are any. ``heap``:
+    options of the JVM."""
 
     def __init__(
         self,
@@ -445,11 +455,12 @@ class KafkaServer:
         proxy: TcpProxy | None = None,
         features: Iterable[str] | None = None,
         version: str = VERSION,
+        heap: Iterable[str] = SMALL_HEAP,
     ) -> None:
         self.folder = folder
         self.proxy = proxy
         self.port, self._controller_port = free_ports(2)
-        self._java = _Java(folder, version)
+        self._java = _Java(folder, version, heap)
         self._quorum: _Quorum
         if self._java.numbers < FIRST_WITHOUT_ZOOKEEPER:
             self._quorum = _ZooKeeper(folder, self._java, self._controller_port)

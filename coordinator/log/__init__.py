@@ -16,6 +16,7 @@ module              contents
 ``recovery``        recovery after an unclean stop, and repair after corruption
 ``checkpoint``      recovery point, log start offset, leader epochs
 ``fsync``           :class:`Syncer`: the thread that forces bytes to disk, for many waiters at once
+``filesystem``      forcing everything of a filesystem to disk at once
 ``files``           replacing small files, syncing directories
 ``config``          :class:`LogConfig`, :class:`Fsync`
 ``errors``          the tree of errors

@@ -32,6 +32,7 @@ from pathlib import Path
 from coordinator.log.config import LogConfig
 from coordinator.log.errors import FormatVersionError, LogClosedError, LogDirectoryLockedError, LogError
 from coordinator.log.files import naming, replace_file, sync_directory
+from coordinator.log.filesystem import Filesystem
 from coordinator.log.fsync import Syncer
 from coordinator.log.partition_log import PartitionLog
 from coordinator.log.recovery import Repair, truncate_at_corruption
@@ -72,7 +73,7 @@ class LogDirectory:
         except BaseException:
             os.close(self._lock_fd)
             raise
-        self.syncer = syncer or Syncer(interval_ms=fsync_interval_ms, deliver=deliver)
+        self.syncer = syncer or Syncer(interval_ms=fsync_interval_ms, deliver=deliver, filesystem=Filesystem(self.path))
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._closed = False
 

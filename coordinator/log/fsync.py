@@ -7,6 +7,7 @@ Rules
 3. While a round runs, the next one gathers waiters: that is the group commit. Its cost is shared by all of them.
 4. A file whose fsync failed is in an unknown state (the kernel may have dropped the bytes): its log fails, for good.
 5. Order within a round: the files of a log, then its directories, then its checkpoint, then the callbacks.
+6. Where nobody waits, many files are synced at once, with all of their filesystem.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from coordinator.log.files import sync_directory
 
 logger = logging.getLogger(__name__)
 
+MANY_FILES = 64
+"""From here on, syncing all of a filesystem takes less than syncing so many of its files."""
+
 #: Runs when a sync is over: ``None``, or what went wrong.
 OnSynced = Callable[[LogStorageError | None], None]
 
@@ -39,12 +43,13 @@ class SharedFile:
     that is closed, or of another file by now. A finalizer runs when they are dead.
     """
 
-    __slots__ = ("__weakref__", "fd", "path")
+    __slots__ = ("__weakref__", "device", "fd", "path")
 
     def __init__(self, path: Path, flags: int) -> None:
         self.path = path
         self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
         finalize(self, os.close, self.fd).atexit = False
+        self.device = os.fstat(self.fd).st_dev
 
 
 class SyncRequest:
@@ -73,8 +78,16 @@ class Syncable(Protocol):
         """Bytes may be lost. Runs on the sync thread."""
 
 
+class SyncedAtOnce(Protocol):
+    """See :class:`coordinator.log.filesystem.Filesystem`."""
+
+    @property
+    def device(self) -> int: ...
+    def sync(self) -> bool: ...
+
+
 class Syncer:
-    """One thread that syncs the logs of a broker.
+    """One thread that syncs the logs of a broker. ``filesystem``: that of most of their files.
 
     ``interval_ms`` is how long changes noted by :meth:`note` may stay unsynced. ``deliver`` is given one function per
     round that runs that round's callbacks: an event loop passes its ``call_soon_threadsafe``, so that a thousand
@@ -82,9 +95,14 @@ class Syncer:
     """
 
     def __init__(
-        self, *, interval_ms: int = 1000, deliver: Callable[[Callable[[], None]], object] | None = None
+        self,
+        *,
+        interval_ms: int = 1000,
+        deliver: Callable[[Callable[[], None]], object] | None = None,
+        filesystem: SyncedAtOnce | None = None,
     ) -> None:
         self.interval_ms = interval_ms
+        self._filesystem = filesystem
         #: Counts the rounds taken. A log that was noted in this round need not be noted again.
         self.round = 0
         self._deliver = deliver if deliver is not None else _call
@@ -198,12 +216,24 @@ class Syncer:
                 if self._closing and not requests and not actions:
                     return
             synced: set[Path] = set()
-            results = [result for log, request in requests.items() for result in _sync_log(log, request, synced)]
+            at_once = self._sync_at_once(list(requests.values()))
+            results = [
+                result for log, request in requests.items() for result in _sync_log(log, request, synced, at_once)
+            ]
             requests = {}  # Release the files before the waiters are notified.
             if results:
                 self._deliver(partial(_run_callbacks, results))
             for action in actions:
                 _run_action(action)
+
+    def _sync_at_once(self, requests: list[SyncRequest]) -> int | None:
+        """Syncs the filesystem if that is worth while, and returns its device; the files of others are left."""
+        filesystem = self._filesystem
+        if filesystem is None or sum(len(request.files) for request in requests) < MANY_FILES:
+            return None
+        if any(request.callbacks for request in requests):
+            return None
+        return filesystem.device if filesystem.sync() else None
 
 
 def _call(function: Callable[[], None]) -> None:
@@ -222,14 +252,18 @@ def _run_action(action: Callable[[], None]) -> None:
         logger.warning("background work on log files failed and will be repeated at the next start: %s", error)
 
 
-def _sync_log(log: Syncable, request: SyncRequest, synced: set[Path]) -> list[tuple[OnSynced, LogStorageError | None]]:
-    """``synced``: directories that this round has synced, with all that was noted before the round."""
+def _sync_log(
+    log: Syncable, request: SyncRequest, synced: set[Path], at_once: int | None
+) -> list[tuple[OnSynced, LogStorageError | None]]:
+    """``synced``: directories that this round has synced, with all that was noted before the round. ``at_once``: the device
+    whose files it has synced."""
     failure: LogFailedError | None = None
     path = Path()
     try:
         for file in request.files.values():
             path = file.path
-            os.fdatasync(file.fd)
+            if file.device != at_once:
+                os.fdatasync(file.fd)
         for path in request.directories - synced:
             if path.exists():
                 sync_directory(path)

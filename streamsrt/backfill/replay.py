@@ -268,6 +268,7 @@ class TaskReplay:
 
     def _commit(self) -> None:
         self.task.prepare_commit()
+        self._collector.flush()
         self.task.post_commit(None)
 
     def finish(self) -> None:

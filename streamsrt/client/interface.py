@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
@@ -222,6 +222,17 @@ class Administering(Protocol):
     ) -> None:
         """Commits offsets. Retriable errors are retried until the time is up. Raises StaleMemberEpochError,
         UnknownMemberError, CommitError."""
+
+    def begin_commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        member_id: str = "",
+        member_epoch: int = -1,
+        timeout_s: float = 30.0,
+    ) -> Callable[[], None]:
+        """Begins :meth:`commit`. Returns the function that waits until it is done, and raises the same."""
 
     def list_groups(self, types: Sequence[str] = (), *, timeout_s: float = 30.0) -> list[GroupListing]: ...
 

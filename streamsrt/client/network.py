@@ -217,11 +217,16 @@ class NetworkThread:
     # ------------------------------------------------------------------------------------------------------ requests
 
     def _call(self, coroutine: Coroutine[None, None, T], timeout_s: float) -> T:
+        return self._answer(self._ask(coroutine), timeout_s)
+
+    def _ask(self, coroutine: Coroutine[None, None, T]) -> Future[T]:
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError as error:
             coroutine.close()
             raise CallAbandonedError("not asked: the connection to the cluster was closed before") from error
+
+    def _answer(self, future: Future[T], timeout_s: float) -> T:
         try:
             return self._result(future, timeout_s)
         except FutureCancelledError as error:
@@ -419,10 +424,22 @@ class BlockingAdmin:
         member_epoch: int = -1,
         timeout_s: float = 30.0,
     ) -> None:
+        self.begin_commit(group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=timeout_s)()
+
+    def begin_commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        member_id: str = "",
+        member_epoch: int = -1,
+        timeout_s: float = 30.0,
+    ) -> Callable[[], None]:
         attempt = commit(
             self._cluster, group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=timeout_s
         )
-        self._network._call(attempt, timeout_s + ANSWER_SLACK_S)
+        future = self._network._ask(attempt)
+        return lambda: self._network._answer(future, timeout_s + ANSWER_SLACK_S)
 
     def list_groups(self, types: Sequence[str] = (), *, timeout_s: float = 30.0) -> list[GroupListing]:
         listed: list[GroupListing] = self._wait(lambda: self.on_loop.list_groups(types), timeout_s)

@@ -20,6 +20,9 @@
 8. With a transactional id, a partition is added to the transaction before the first batch is sent to it. After a failure,
    the producer accepts nothing until it is initialized again (:mod:`streamsrt.client.transactions`). The failure is
    remembered until then: whoever got its error may have gone on, and the rest of the transaction must not be committed.
+9. Apache Kafka's broker asks the coordinator before it writes a transaction's first batch to a partition, or offsets: for
+   one request of a producer at a time, others fail. So first batches go to it in one request, and the rest when that is
+   answered, and the offsets.
 """
 
 from __future__ import annotations
@@ -90,6 +93,9 @@ _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _MAYBE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
+_Chosen = list[tuple[PartitionQueue, QueuedBatch]]
+
+
 class _Refused(NamedTuple):
     """A refused batch whose records wait for a decision."""
 
@@ -140,6 +146,9 @@ class Producer:
         self._producer_id = -1
         self._producer_epoch = -1
         self._requests: dict[int, int] = {}
+        self._confirming: set[int] = set()
+        """The brokers with a transaction's first batches in flight."""
+        self._answer = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake_scheduled = False
         self._wake = asyncio.Event()
@@ -322,6 +331,7 @@ class Producer:
 
     def _woken(self) -> None:
         self._wake_scheduled = False
+        self._answer.set()
         self._wake.set()
 
     async def close(self) -> None:
@@ -451,15 +461,22 @@ class Producer:
         in_flight = self._requests.get(node_id, 0)
         if in_flight >= self._config.max_in_flight_requests_per_connection or self._producer_id < 0:
             return False
-        waiting = sum(partition.queued_bytes for partition in ready if not partition.waits)
+        waiting = sum(partition.queued_bytes for partition in ready if not self._waits(node_id, partition))
         return waiting > 0 and (in_flight == 0 or waiting >= WORTH_SENDING_BYTES or self._flushing > 0)
 
+    def _waits(self, node_id: int, partition: PartitionQueue) -> bool:
+        """Whether nothing more may be sent to the partition before responses of the broker arrive."""
+        return partition.waits or (node_id in self._confirming and self._is_unconfirmed(partition))
+
+    def _is_unconfirmed(self, partition: PartitionQueue) -> bool:
+        return self._transaction is not None and not self._transaction.is_confirmed(partition.tp)
+
     def _start_request(self, node_id: int, ready: list[PartitionQueue]) -> None:
-        chosen: list[tuple[PartitionQueue, QueuedBatch]] = []
+        chosen: _Chosen = []
         size = 0
         with self._lock:
             for partition in ready:
-                if not partition.queue or partition.waits:
+                if not partition.queue or self._waits(node_id, partition):
                     continue
                 batch = partition.queue[0]
                 if chosen and size + len(batch.data) > self._config.max_request_size:
@@ -475,7 +492,9 @@ class Producer:
             if not batch.stamped:
                 self._stamp(partition, batch)
         self._requests[node_id] = self._requests.get(node_id, 0) + 1
-        task = spawn(self._produce(node_id, chosen, self._generation))
+        confirms = {node_id} if any(self._is_unconfirmed(partition) for partition, _ in chosen) else set[int]()
+        self._confirming |= confirms
+        task = spawn(self._produce(node_id, chosen, confirms, self._generation))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -485,7 +504,7 @@ class Producer:
         batch.data = stamp_producer(batch.data, self._producer_id, self._producer_epoch, batch.sequence)
         batch.stamped = True
 
-    async def _produce(self, node_id: int, chosen: list[tuple[PartitionQueue, QueuedBatch]], generation: int) -> None:
+    async def _produce(self, node_id: int, chosen: _Chosen, confirms: set[int], generation: int) -> None:
         try:
             results = await self._send_request(node_id, chosen)
         except (*TRANSPORT_ERRORS, RequestFailedError) as error:
@@ -505,11 +524,11 @@ class Producer:
                     self._answered(partition, batch, results.get(partition.tp))
         finally:
             self._requests[node_id] -= 1
+            self._confirming -= confirms
+            self._answer.set()
             self._wake.set()
 
-    async def _send_request(
-        self, node_id: int, chosen: list[tuple[PartitionQueue, QueuedBatch]]
-    ) -> Mapping[TopicPartition, PartitionProduceResponse]:
+    async def _send_request(self, node_id: int, chosen: _Chosen) -> Mapping[TopicPartition, PartitionProduceResponse]:
         connection = await self._cluster.connection(node_id, Purpose.PRODUCE)
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition, _ in chosen}
         without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
@@ -609,6 +628,8 @@ class Producer:
                 self._buffered_bytes -= len(batch.data)
             self._pending -= len(written)
             self._changed.notify_all()
+        if self._transaction is not None:
+            self._transaction.confirm(partition.tp for partition, _, _ in written)
 
     def _retry(self, partition: PartitionQueue, batch: QueuedBatch, reason: str) -> None:
         with self._lock:
@@ -644,6 +665,7 @@ class Producer:
         self._refused.clear()
         self._buffered_bytes = self._unsent_bytes = self._pending = 0
         self._producer_id = -1
+        self._answer.set()
 
     # -------------------------------------------------------------------------------------------------- transactions
 
@@ -656,6 +678,15 @@ class Producer:
             self._error = None
             self._acked = {}
             self._changed.notify_all()
+
+    async def confirmed(self) -> None:
+        """Waits until each partition with anything to deliver has acknowledged a batch of the transaction."""
+        while any(
+            self._is_unconfirmed(partition) and (partition.in_flight or partition.queue or partition.refused)
+            for partition in list(self._partitions.values())
+        ):
+            self._answer.clear()
+            await self._answer.wait()
 
     async def settled(self) -> None:
         """Waits until no request is in flight."""

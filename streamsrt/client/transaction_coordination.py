@@ -96,6 +96,7 @@ class TransactionCoordination:
         self._producer_epoch = -1
         self._lock = asyncio.Lock()
         self._added: set[TopicPartition] = set()
+        self._confirmed: set[TopicPartition] = set()
         self._groups: set[str] = set()
 
     @property
@@ -111,6 +112,19 @@ class TransactionCoordination:
         """Whether the partition was added to the transaction and may be written."""
         return tp in self._added
 
+    def is_confirmed(self, tp: TopicPartition) -> bool:
+        """Whether a batch of the transaction was acknowledged there."""
+        return tp in self._confirmed
+
+    def confirm(self, partitions: Iterable[TopicPartition]) -> None:
+        """Records that batches of the transaction were acknowledged there."""
+        self._confirmed.update(partitions)
+
+    def _forget(self) -> None:
+        self._added.clear()
+        self._confirmed.clear()
+        self._groups.clear()
+
     # ----------------------------------------------------------------------------------------------------- requests
 
     async def initialize(self, deadline: float, *, again: bool = False) -> tuple[int, int]:
@@ -125,8 +139,7 @@ class TransactionCoordination:
         what = f"Transactional id {self._id!r} could not be taken over"
         async with self._lock:
             response = await self._ask(request, LAST_INIT_VERSION, deadline, what, lambda answer: answer.error_code)
-        self._added.clear()
-        self._groups.clear()
+        self._forget()
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         return self._producer_id, self._producer_epoch
 
@@ -161,15 +174,8 @@ class TransactionCoordination:
                 raise RequestFailedError(f"{error} {advice}", error.error_code) from error
             self._added.update(partitions)
 
-    async def send_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        member_id: str,
-        member_epoch: int,
-        deadline: float,
-    ) -> None:
-        """Adds offsets to the transaction. Also raises StaleMemberEpochError, UnknownMemberError, CommitError."""
+    async def add_group(self, group_id: str, deadline: float) -> None:
+        """Adds a group whose offsets follow."""
         async with self._lock:
             if group_id not in self._groups:
                 request = types.AddOffsetsToTxnRequest(
@@ -189,7 +195,6 @@ class TransactionCoordination:
                     advice = missing_acl("READ", "group", [group_id], self._cluster.config.security.principal)
                     raise RequestFailedError(f"{error} {advice}", error.error_code) from error
                 self._groups.add(group_id)
-        await self._commit_offsets(group_id, offsets, member_id, member_epoch, deadline)
 
     async def end(self, committed: bool, deadline: float) -> None:
         """Commits or aborts the transaction, if there is one."""
@@ -204,8 +209,7 @@ class TransactionCoordination:
         what = f"The transaction of {self._id!r} could not be {'committed' if committed else 'aborted'}"
         async with self._lock:
             await self._ask(request, LAST_END_VERSION, deadline, what, lambda response: response.error_code)
-        self._added.clear()
-        self._groups.clear()
+        self._forget()
 
     # ------------------------------------------------------------------------------------------------------ answers
 
@@ -247,7 +251,7 @@ class TransactionCoordination:
         await asyncio.sleep(pause_s)
         return failures if concurrent else failures + 1
 
-    async def _commit_offsets(
+    async def send_offsets(
         self,
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
@@ -255,6 +259,7 @@ class TransactionCoordination:
         member_epoch: int,
         deadline: float,
     ) -> None:
+        """Adds offsets of a group that was added. Also raises StaleMemberEpochError, UnknownMemberError, CommitError."""
         request = self._offsets_request(group_id, offsets, member_id, member_epoch)
         what = f"Offsets of group {group_id!r} could not be sent to the transaction of {self._id!r}"
         failures = 0

@@ -159,6 +159,8 @@ class Transactions:
         timeout_s: float,
     ) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s
+        await self._coordination.add_group(group_id, deadline)
+        await self._producer.confirmed()
         await self._coordination.send_offsets(group_id, offsets, member_id, member_epoch, deadline)
 
     async def _end(self, *, committed: bool, timeout_s: float) -> None:

@@ -4,17 +4,18 @@ The order is what makes a crash harmless:
 
 1. Every task flushes its caches: changelog records and outputs go to the producer.
 2. The producer is flushed: all of it is acknowledged.
-3. The stores are written, each in one batch with the offset of its changelog that it stands for.
-4. The input offsets are committed.
+3. The input offsets are committed.
+4. Meanwhile the stores are written, each in one batch with the offset of its changelog that it stands for.
 
-A crash before 4 has the input since the last commit processed again. Input offsets that could not be committed (the
+A crash before 3 has the input since the last commit processed again. A store that was not written by then is behind its
+changelog, and restored. Input offsets that could not be committed (the
 coordinator is away, the member epoch moved on) stay pending and are committed with the next ones; the tasks continue.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -124,11 +125,15 @@ class Committer:
             self._collector.flush()
             with self._idle:
                 ends = self._network.producer.flush()
-            write_all(busy, ends, self._idle)
+            checked = check_all(busy, ends)
             for _, state in states:
                 for tp, (offset, metadata) in state.offsets.items():
                     self._pending[tp] = OffsetAndMetadata(offset, metadata)
-        self.commit_pending(member_id, member_epoch)
+            end = self._begin(member_id, member_epoch)
+            write_all(checked, self._idle)
+            end()
+        else:
+            self.commit_pending(member_id, member_epoch)
 
     def give_up_after(self, timeout_s: float) -> None:
         """See :meth:`Committing.give_up_after`."""
@@ -136,15 +141,23 @@ class Committer:
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
         """See :meth:`Committing.commit_pending`."""
+        self._begin(member_id, member_epoch)()
+
+    def _begin(self, member_id: str, member_epoch: int) -> Callable[[], None]:
+        """Begins to commit the pending offsets. Returns the function that ends it."""
         if not self._pending or member_epoch < 0:
-            return
+            return lambda: None
         offsets = dict(self._pending)
         self.is_stale = False
+        wait = self._network.admin.begin_commit(
+            self._group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=_COMMIT_TIMEOUT_S
+        )
+        return lambda: self._end(offsets, wait)
+
+    def _end(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], wait: Callable[[], None]) -> None:
         try:
             with self._idle:
-                self._network.admin.commit(
-                    self._group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=_COMMIT_TIMEOUT_S
-                )
+                wait()
         except StaleMemberEpochError:
             self.is_stale = True
             logger.info("the offset commit is postponed until the next member epoch")
@@ -184,11 +197,17 @@ def prepare_all(tasks: Sequence[OwnedTask], idle: AbstractContextManager[None]) 
     return states
 
 
-def write_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int], idle: AbstractContextManager[None]) -> None:
-    """Does the second half. Raises ChangelogLostError. Other threads may read the stores between two tasks."""
-    for owned in tasks:
-        of_stores = changelog_ends(owned, ends)
+def check_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int]) -> list[tuple[OwnedTask, dict[str, int]]]:
+    """Returns the tasks with the ends of their changelogs, by store. ``ends``: of this flush. Raises ChangelogLostError."""
+    checked = [(owned, changelog_ends(owned, ends)) for owned in tasks]
+    for owned, of_stores in checked:
         check_ends(owned, of_stores)
+    return checked
+
+
+def write_all(checked: Sequence[tuple[OwnedTask, dict[str, int]]], idle: AbstractContextManager[None]) -> None:
+    """Does the second half. Other threads may read the stores between two tasks."""
+    for owned, of_stores in checked:
         owned.task.post_commit(of_stores)
         allow_queries(idle)
 

@@ -29,7 +29,7 @@ from streamsrt.client.values import (
     TransactionLostError,
     UnknownMemberError,
 )
-from streamsrt.runtime.commit import prepare_all, write_all
+from streamsrt.runtime.commit import check_all, prepare_all, write_all
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.output.record_collector import RecordCollector
 
@@ -135,7 +135,7 @@ class ExactlyOnceCommitter:
         }
         with self._idle:
             ends = self._commit_transaction(offsets)
-        write_all(busy, ends, self._idle)
+        write_all(check_all(busy, ends), self._idle)
         self.commits += 1
         self.committed_records_end.update({tp: at.offset for tp, at in offsets.items()})
 

@@ -4,10 +4,10 @@
    only I/O goes through the stores and the collector that it was given; time is an argument.
 2. A record that fails raises a RecordError that says which record it is. Everything before it is done. The failed
    record and the following ones stay buffered.
-3. A commit has two halves. :meth:`Task.prepare_commit` flushes caches and collector and returns the offsets that are
-   done. When everything that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch
-   with the end of its changelog. Only then may offsets be committed (at least once). A crash in between leaves a store
-   that is *behind* its changelog: restoring catches up.
+3. A commit has two halves. :meth:`Task.prepare_commit` flushes the caches into the collector and returns the offsets that
+   are done. When everything that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch
+   with the end of its changelog, and offsets may be committed (at least once). A crash in between leaves a store that is
+   *behind* its changelog: restoring catches up.
 4. The user's processors are initialized with the first :meth:`Task.process` or :meth:`Task.punctuate`, when all stores
    are restored; those of a task that only follows its changelogs never are.
 5. Caches do not grow without bounds: when they hold too much, ``commit_requested`` is set and :meth:`Task.process`
@@ -105,7 +105,6 @@ class Task:
         self.task_id = TaskId(subtopology.id, partition)
         self.subtopology = subtopology
         self.config = config
-        self._collector = collector
         self._plan = config.resolved(subtopology, application_id)
         self._stores = stores
         self.meter = task_meter(self._plan, collector, config.recording_level, is_read=config.is_measured)
@@ -538,13 +537,13 @@ class Task:
         return self._runner.env.left_records
 
     def prepare_commit(self) -> CommitState:
-        """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""
+        """Flushes caches into the collector, which is to be flushed next. Raises RecordError if a cached record can't be
+        processed."""
         env = self._runner.env
         for begin in env.observed.commit_beginnings:
             begin()
         self._runner.flush()
         self.meter.sample(env.system_time_ms)
-        self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
         held_back, done = env.first_held_back(), self._uncommitted
         if self._held_back:

@@ -154,9 +154,6 @@ class _Capture:
         raw = texts.tolist()
         self.add(topic, raw, raw, times.tolist())
 
-    def flush(self) -> None:
-        """Does nothing: records are sent at once."""
-
 
 def partition_for(key: bytes | None, partitions: int) -> int:
     """The partition of a key; 0 without a key, so that tests are repeatable."""

@@ -55,9 +55,6 @@ class Discarded:
     def add(self, topic: str, keys: Sequence[bytes | None], *columns: Any, **options: Any) -> None:
         self.records += len(keys)
 
-    def flush(self) -> None:
-        pass
-
 
 def topology_of(step: Step) -> Topology:
     builder = StreamsBuilder()

@@ -39,7 +39,7 @@ from streamsrt.runtime.bundled_broker import BundledBroker
 from streamsrt.wire.records import encode_batch
 from tests.bench.peer_programs import OURS, UnfinishedError, file_name, prepare, run_program, say
 from tests.bench.peers import data, json_data
-from tests.kafka_server import KafkaServer, missing_tools
+from tests.kafka_server import SMALL_HEAP, KafkaServer, missing_tools
 
 SHARES = {"quix": 0.2, "faust": 0.01, "java": 4}
 RECORDS_MIN = 10_000
@@ -182,15 +182,15 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def clusters(peers: list[str], folder: Path) -> Iterator[dict[str, Cluster]]:
-    """By peer: where it runs."""
+def clusters(peers: list[str], folder: Path, heap: Iterable[str] = SMALL_HEAP) -> Iterator[dict[str, Cluster]]:
+    """By peer: where it runs. ``heap``: options of Apache Kafka's JVM."""
     with contextlib.ExitStack() as stack:
         found: dict[str, Cluster] = {}
         if set(peers) - {"bundled"}:
             reason = missing_tools()
             if reason is not None:
                 raise SystemExit(f"{reason}; without it only --peers bundled can be measured")
-            server = KafkaServer(folder / "kafka", SETTINGS)
+            server = KafkaServer(folder / "kafka", SETTINGS, heap=heap)
             server.start()
             stack.callback(server.kill)
             kafka = Cluster(server.bootstrap_servers)

@@ -4,8 +4,9 @@
 
 Every record is hashed five times, and one in 50 comes out. First each runtime works off a backlog: its rate by the wall
 clock is its 100 %. Then a program of its own writes records evenly at a part of that rate; each marked one carries the time
-when it was given to the producer, and another client looks when it comes out. The first 4 seconds don't count. All share the
-machine, which makes a high load a busy machine: compare the runtimes, and the loads, of one run only.
+when it was given to the producer, and another client looks when it comes out. The first 4 seconds don't count. Apache
+Kafka has the heap and the garbage collector that its start script gives it. All share the machine, which makes a high load
+a busy machine: compare the runtimes, and the loads, of one run only.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from streamsrt.wire.records import encode_batch
 from tests.bench.bench_end_to_end import NAMES, Cluster, clusters
 from tests.bench.peer_programs import ROOT, PeerProgram, prepare, run_program, say
 from tests.bench.peers.paced import MARKED, PARTITIONS, VALUE, batch
+from tests.kafka_server import SHIPPED_HEAP
 
 BACKLOG = {"ours": 800_000, "bundled": 800_000, "java": 2_000_000, "quix": 200_000}
 SETTLE_S = 4.0
@@ -193,7 +195,7 @@ def main() -> None:
     capacities: dict[str, float] = {}
     folder = Path(tempfile.mkdtemp(prefix="streamsrt-bench-"))
     try:
-        with clusters(peers, folder) as where:
+        with clusters(peers, folder, SHIPPED_HEAP) as where:
             for peer in peers:
                 capacities[peer] = capacity(peer, where[peer], folder, given.linger_ms)
                 say(f"{peer}: {capacities[peer]:,.0f} records/s")

@@ -90,6 +90,7 @@ class Bench:
             stores={spec.name: laid_out(spec) for each in shared for spec in each.stores},
             config=config,
         )
+        self._collector = RecordCollector(self._written, lambda topic: 1)
         for subtopology in ready.subtopologies:
             stores = {spec.name: laid_out(spec) for spec in subtopology.stores}
             task = Task(
@@ -97,7 +98,7 @@ class Bench:
                 0,
                 application_id=APPLICATION,
                 stores=stores,
-                collector=RecordCollector(self._written, lambda topic: 1),
+                collector=self._collector,
                 config=config,
                 partitions_of_topic=lambda topic: 1,
                 global_stores=self._globals,
@@ -137,6 +138,7 @@ class Bench:
                     while task.process(BATCH_RECORDS * 8, now_ms):
                         pass
                 task.prepare_commit()
+                self._collector.flush()
                 task.post_commit(dict.fromkeys(task.caches, 1))
             if not self._to_come:
                 return

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
@@ -44,12 +44,24 @@ Level = Literal["INFO", "DEBUG", "TRACE"]
 Row = tuple[bytes | None, bytes, int]
 
 
+class Driven(NamedTuple):
+    """A task, and where its output goes."""
+
+    task: Task
+    collector: RecordCollector
+
+    def commit(self) -> None:
+        self.task.prepare_commit()
+        self.collector.flush()
+        self.task.post_commit(dict.fromkeys(self.task.caches, 1))
+
+
 @dataclass(frozen=True)
 class Workload:
     title: str
     batches: list[bytes]
     records: int
-    task: Callable[[Level], Task]
+    task: Callable[[Level], Driven]
     bare: Callable[[], Callable[[], object]]
     prototype: Callable[[], object]
 
@@ -124,12 +136,12 @@ def new_store(spec: nodes.StoreSpec, *, statistics: bool = False) -> Any:
     return store
 
 
-def new_task(subtopology: nodes.Subtopology, level: Level = "INFO", cache_bytes: int = 64 << 20) -> Task:
+def new_task(subtopology: nodes.Subtopology, level: Level = "INFO", cache_bytes: int = 64 << 20) -> Driven:
     def written(topic: str, partition: int, batch: bytes, count: int) -> None:
         pass
 
     collector = RecordCollector(written, lambda topic: PARTITIONS)
-    return Task(
+    task = Task(
         subtopology,
         0,
         application_id="bench",
@@ -138,11 +150,12 @@ def new_task(subtopology: nodes.Subtopology, level: Level = "INFO", cache_bytes:
         config=TaskConfig(cache_max_bytes=cache_bytes, write_buffer_max_bytes=64 << 20, recording_level=level),
         partitions_of_topic=lambda topic: PARTITIONS,
     )
+    return Driven(task, collector)
 
 
-def drive(task: Task, batches: list[bytes]) -> Callable[[], object]:
+def drive(driven: Driven, batches: list[bytes]) -> Callable[[], object]:
     """Feeds the batches as a stream thread does: decode, add, process, and commit now and then."""
-    stores = [spec.name for spec in task.subtopology.stores]
+    task = driven.task
 
     def run() -> None:
         since = 0
@@ -151,11 +164,9 @@ def drive(task: Task, batches: list[bytes]) -> Callable[[], object]:
                 task.add_batch("in", 0, columns)
             since += task.process(BATCH_RECORDS * 8, 0)
             if since >= COMMIT_RECORDS or task.commit_requested:
-                task.prepare_commit()
-                task.post_commit(dict.fromkeys(stores, 1))
+                driven.commit()
                 since = 0
-        task.prepare_commit()
-        task.post_commit(dict.fromkeys(stores, 1))
+        driven.commit()
 
     return run
 
@@ -243,12 +254,12 @@ def profiles() -> list[bytes]:
     return encoded([(b"user-%06d" % i, b"|profile-%06d-xxxxxxxxxxxxxxxxxxx" % i, T0) for i in range(100_000)])
 
 
-def join_task(level: Level) -> Task:
-    task = new_task(join(), level)
+def join_task(level: Level) -> Driven:
+    driven = new_task(join(), level)
     for batch in profiles():
         for columns in decode_batches(batch):
-            task.restore("profiles", columns)
-    return task
+            driven.task.restore("profiles", columns)
+    return driven
 
 
 # ------------------------------------------------------------------------------------------------------- bare stages

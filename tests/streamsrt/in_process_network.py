@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from streamsrt.client.values import (
     TopicInfo,
     TopicPartition,
 )
+from streamsrt.errors import StreamsError
 from streamsrt.wire.records import decode_batches, encode_batch
 
 _BASE_OFFSET = struct.Struct(">q")
@@ -227,6 +228,20 @@ class InProcessAdmin:
             raise self.refusals.pop(0)
         self.offsets.update(offsets)
         self.commits.append({tp: at.offset for tp, at in offsets.items()})
+
+    def begin_commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], **settings: Any
+    ) -> Callable[[], None]:
+        try:
+            self.commit(group_id, offsets, **settings)
+        except StreamsError as caught:
+            error = caught
+
+            def fail() -> None:
+                raise error
+
+            return fail
+        return lambda: None
 
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0

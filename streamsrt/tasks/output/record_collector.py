@@ -54,8 +54,6 @@ class Collector(Protocol):
 
     def add_texts(self, topic: str, texts: Texts, times: Times) -> None: ...
 
-    def flush(self) -> None: ...
-
 
 _SAMPLE = 4
 """How many timestamps are kept of what has come to a partition between two looks, about."""

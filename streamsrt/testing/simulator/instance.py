@@ -9,6 +9,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -61,11 +62,11 @@ class SimulatedNetwork(NetworkThread):
             self._started = False
             self._call(self._close(), timeout_s)
 
-    def _call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    def _ask(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         if self._host.is_dead:
             coroutine.close()
             raise HostKilled
-        return super()._call(coroutine, timeout_s)
+        return super()._ask(coroutine)
 
     def _running_tasks(self) -> set[asyncio.Task[Any] | None]:
         return {*self._host.tasks}

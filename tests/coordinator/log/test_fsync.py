@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ from weakref import ref
 import pytest
 
 from coordinator.log import Fsync, LogClosedError, LogConfig, LogFailedError, LogStorageError, Syncer
-from coordinator.log.fsync import SharedFile, SyncRequest
+from coordinator.log.filesystem import Filesystem
+from coordinator.log.fsync import MANY_FILES, SharedFile, SyncRequest
 from tests.coordinator.log.batches import batch, open_log
 
 
@@ -119,6 +121,72 @@ def test_a_failed_fsync_reaches_the_waiter_and_the_log(syncer: Syncer) -> None:
     assert isinstance(outcomes[0], LogFailedError)
     assert log.failed
     assert not log.synced
+
+
+class OneFilesystem:
+    """Counts how often it is synced."""
+
+    def __init__(self, device: int, *, succeeds: bool = True) -> None:
+        self.device = device
+        self.succeeds = succeeds
+        self.times = 0
+
+    def sync(self) -> bool:
+        self.times += 1
+        return self.succeeds
+
+
+def many_files(folder: Path) -> list[OneFile]:
+    return [OneFile(folder / str(number)) for number in range(MANY_FILES)]
+
+
+def noted(filesystem: OneFilesystem, logs: list[OneFile], *, waits: bool = False) -> None:
+    """Syncs the logs in one round."""
+    syncer = Syncer(interval_ms=3_600_000, filesystem=filesystem)
+    for log in logs:
+        log.end_offset = 5
+        syncer.note(log)
+    if waits:
+        syncer.sync(logs[0]).result(10)
+    syncer.close()
+
+
+def test_many_files_are_synced_at_once(tmp_path: Path) -> None:
+    logs = many_files(tmp_path)
+    filesystem = OneFilesystem(logs[0].file.device)
+    elsewhere = OneFile(Path("/dev/null"))
+    noted(filesystem, [*logs, elsewhere])
+    assert filesystem.times == 1
+    assert all(log.synced == [5] for log in logs)
+    assert elsewhere.failed
+    assert not elsewhere.synced
+
+
+def test_few_files_and_those_that_somebody_waits_for_are_synced_one_by_one(tmp_path: Path) -> None:
+    logs = many_files(tmp_path)
+    filesystem = OneFilesystem(logs[0].file.device)
+    noted(filesystem, logs[1:])
+    noted(filesystem, logs, waits=True)
+    assert filesystem.times == 0
+    assert all(log.synced for log in logs)
+
+
+def test_where_syncing_all_at_once_fails_each_file_tells_for_itself(tmp_path: Path) -> None:
+    logs = many_files(tmp_path)
+    bad = OneFile(Path("/dev/null"))
+    filesystem = OneFilesystem(bad.file.device, succeeds=False)
+    noted(filesystem, [*logs, bad])
+    assert filesystem.times == 1
+    assert all(log.synced == [5] and not log.failed for log in logs)
+    assert bad.failed
+
+
+def test_a_filesystem_is_synced_where_errors_would_show(tmp_path: Path) -> None:
+    filesystem = Filesystem(tmp_path)
+    assert filesystem.device == SharedFile(tmp_path / "file", os.O_RDWR | os.O_CREAT).device
+    assert filesystem.sync() in {True, False}
+    if sys.platform == "linux":
+        assert not Filesystem(Path("/proc")).sync()
 
 
 def test_background_work_that_fails_is_reported_and_the_thread_lives(

@@ -147,6 +147,28 @@ def test_sequences_go_on_over_transactions(coordinator: ScriptedBroker, connect:
     assert coordinator.count(types.AddPartitionsToTxnRequest) == 3
 
 
+def test_a_broker_asks_for_one_request_of_a_transaction_at_a_time(
+    coordinator: ScriptedBroker, connect: Connect
+) -> None:
+    """Of several requests, Apache Kafka's brokers fail all but one while they ask whether partitions were added."""
+    network = begin(connect, coordinator)
+    send_and_commit(network)
+    coordinator.requests.clear()
+    missing = produce_error(ErrorCode.NOT_ENOUGH_REPLICAS)
+    coordinator.hooks[ApiKey.PRODUCE] = failing(2, missing)
+    for _ in range(3):
+        network.producer.send("t", 0, BATCH, 1)
+    send_and_commit(network)
+    steps = asked(coordinator)
+    assert steps.index("TxnOffsetCommit") > [at for at, step in enumerate(steps) if step == "Produce"][2]
+    sent = [
+        read_header(request.topic_data[0].partition_data[0].records).base_sequence
+        for request in coordinator.requests
+        if isinstance(request, types.ProduceRequest)
+    ]
+    assert sent == [1, 1, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("key", STEPS, ids=lambda key: key.name)
 @pytest.mark.parametrize(
     "code",

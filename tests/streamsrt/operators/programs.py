@@ -64,9 +64,6 @@ class Written:
         raw = texts.tolist()
         self.add(topic, raw, raw, times.tolist())
 
-    def flush(self) -> None:
-        """Nothing is held back."""
-
 
 def small(fn: Callable[[str], object]) -> Callable[[str, str | None], bool]:
     return lambda key, value: value is not None and bool(fn(value))

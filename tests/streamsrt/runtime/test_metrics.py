@@ -100,7 +100,7 @@ def owned_task(path: Path, topology: Topology, level: str) -> Iterator[OwnedTask
         0,
         application_id="shop",
         stores=stores,
-        collector=RecordCollector(lambda *sent: None, lambda topic: 1),
+        collector=RecordCollector(lambda *sent: None, lambda topic: 1, batch_records_first=1),
         config=TaskConfig(
             default_key_serde=serdes.string,
             default_value_serde=serdes.string,

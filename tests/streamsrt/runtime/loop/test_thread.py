@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from itertools import groupby
+from typing import Any
 
 import pytest
 
@@ -43,7 +45,7 @@ from streamsrt.runtime.loop.last_calls import CALLS_TIMEOUT_MS
 from streamsrt.runtime.loop.thread import STOP_TIMEOUT_S
 from streamsrt.runtime.loop.values import SendOutputs
 from streamsrt.runtime.values import State
-from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.in_process_network import InProcessAdmin, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
 from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -80,6 +82,18 @@ def test_work_is_committed_when_the_interval_is_over(make_rig: MakeRig) -> None:
     assert list(dict.fromkeys(rig.states)) == [State.REBALANCING, State.RUNNING]
 
 
+def test_tasks_that_are_committed_together_share_batches(rig: Rig) -> None:
+    for partition in (0, 1):
+        rig.network.write(("in", partition), keys(*(f"{partition}-{number}" for number in range(20))))
+    began(rig, 0, 1)
+    rig.thread._commit_all()
+    assert {tp: len(log.batches) for tp, log in rig.network.logs.items() if tp[0] == "out"} == {
+        ("out", 0): 1,
+        ("out", 1): 1,
+    }
+    assert sum(log.end for tp, log in rig.network.logs.items() if tp[0] == "out") == 40
+
+
 def test_a_first_assignment_that_is_delayed_is_waited_for(rig: Rig) -> None:
     delayed = Status(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY_DETAIL)
     rig.member.waiting.extend([StatusChanged((delayed,)), AssignmentChanged(Tasks(), 1)])
@@ -103,6 +117,32 @@ def test_offsets_come_after_the_results(rig: Rig) -> None:
     rig.thread._commit_all()
     assert committed(rig) == 1
     assert not rig.committer.is_pending
+
+
+def test_stores_are_written_while_offsets_are_committed(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    began(rig, 0)
+    (owned,) = rig.manager.running()
+    written: list[int | None] = []
+
+    def look() -> None:
+        written.append(owned.stores["counts"].changelog_offset())
+
+    class Watching(InProcessAdmin):
+        def begin_commit(self, *arguments: Any, **settings: Any) -> Callable[[], None]:
+            look()
+            end = super().begin_commit(*arguments, **settings)
+
+            def ends() -> None:
+                look()
+                end()
+
+            return ends
+
+    rig.network.admin = Watching(rig.network)
+    rig.thread._commit_all()
+    assert written == [None, 2]
+    assert committed(rig) == 2
 
 
 @pytest.mark.requirement("SG-423")

@@ -16,7 +16,7 @@ from coordinator.group import transactional
 from streamsrt.client.values import OffsetAndMetadata
 from streamsrt.errors import UserError
 from streamsrt.membership.values import ReportOwned, Tasks
-from streamsrt.runtime.commit import Committer, prepare_all, write_all
+from streamsrt.runtime.commit import Committer, check_all, prepare_all, write_all
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.tasks.manager.owned_task import OwnedTask
@@ -126,7 +126,7 @@ def test_offsets_that_are_committed_before_the_results_are_acknowledged_lose_res
                 self._pending[place] = OffsetAndMetadata(offset, metadata)
         self.commit_pending(member_id, member_epoch)
         self._collector.flush()
-        write_all(busy, self._network.producer.flush(), self._idle)
+        write_all(check_all(busy, self._network.producer.flush()), self._idle)
 
     with broken(Committer, "commit", commit_too_early):
         failure = found_out(range(60), exactly_once=False, faults=Faults(crashes=16, varied=False))
@@ -160,7 +160,7 @@ def test_a_store_that_is_written_before_the_transaction_is_committed_counts_twic
         states = prepare_all(busy, self._idle)
         self._collector.flush()
         if busy or self._transactions.is_open:
-            write_all(busy, {}, self._idle)
+            write_all(check_all(busy, {}), self._idle)
             # Long enough for a crash to come in between.
             self._blocking.pause(2.0)
             offsets = {at: OffsetAndMetadata(*to) for _, state in states for at, to in state.offsets.items()}
