@@ -5,6 +5,8 @@
 2. Schemas are as ``fastavro.parse_schema`` returns them.
 
 - ``values``      functions that read and write values of a schema, by generated code or by fastavro
+- ``steps``       how the values of a schema are read and written
+- ``schemas``     what schemas are made of
 - ``reading``     the code that reads
 - ``writing``     the code that writes
 - ``source_code`` how that code is put together and compiled
