@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import cast
 
-from streamsrt.avro.schemas import Logical, Schema, Unsupported
+from streamsrt.avro.kernels import Read
+from streamsrt.avro.schemas import Unsupported
 from streamsrt.avro.source_code import SourceCode
-from streamsrt.avro.steps import Step, reading
+from streamsrt.avro.steps import AvroStep
 
-Read: TypeAlias = Callable[[bytes, int], object]
 _UNREADABLE = (IndexError, ValueError, struct.error)
 _ZIGZAG = [(number >> 1) ^ -(number & 1) for number in range(128)]
 _BITS_MAX = 63
-_LONG, _STRING = Step("long"), Step("string")
+_LONG, _STRING = AvroStep("long"), AvroStep("string")
 
 
-def generated_reader(writer: Schema, reader: Schema | None, logical: Logical, otherwise: Read) -> Read | None:
-    """A function that reads a value in bytes from a position on; None for a schema that it has no code for.
+def generated_reader(step: AvroStep, otherwise: Read) -> Read | None:
+    """A function that reads a value in bytes from a position on; None where it would be too long or too deep.
 
-    ``reader``: what the value is read into; None: as it was written. ``otherwise``: reads what the code can't read.
+    ``otherwise``: reads what the code can't read.
     """
     code = SourceCode("def read(d, at, *):")
     try:
-        step = reading(writer, reader, logical)
         with code.block("try:"):
             code.line("i = at")
             value = _Reading(code).value(step)
@@ -64,11 +63,11 @@ class _Reading:
     def __init__(self, code: SourceCode) -> None:
         self._code = code
 
-    def value(self, step: Step) -> str:
+    def value(self, step: AvroStep) -> str:
         found: str = getattr(self, f"_{step.kind}")(step)
         return found
 
-    def skip(self, step: Step) -> None:
+    def skip(self, step: AvroStep) -> None:
         getattr(self, f"_{step.kind}")(step)
 
     def _kept(self, expression: str) -> str:
@@ -78,15 +77,15 @@ class _Reading:
 
     # ------------------------------------------------------------------------------------------------------ primitives
 
-    def _null(self, step: Step) -> str:
+    def _null(self, step: AvroStep) -> str:
         return "None"
 
-    def _boolean(self, step: Step) -> str:
+    def _boolean(self, step: AvroStep) -> str:
         name = self._kept("d[i] != 0")
         self._code.line("i += 1")
         return name
 
-    def _long(self, step: Step) -> str:
+    def _long(self, step: AvroStep) -> str:
         name, c = self._code.name("v"), self._code
         c.line("b = d[i]", "i += 1")
         with c.block("if b < 128:"):
@@ -106,10 +105,10 @@ class _Reading:
         self._code.line(f"i += {codec.size}")
         return name
 
-    def _float(self, step: Step) -> str:
+    def _float(self, step: AvroStep) -> str:
         return self._unpacked("<f")
 
-    def _double(self, step: Step) -> str:
+    def _double(self, step: AvroStep) -> str:
         return self._unpacked("<d")
 
     def _read_length(self) -> None:
@@ -122,25 +121,25 @@ class _Reading:
             with c.block("else:"):
                 c.line("b += (c << 7) - 128", "i += 1")
 
-    def _bytes(self, step: Step) -> str:
+    def _bytes(self, step: AvroStep) -> str:
         self._read_length()
         return self._kept("d[i : (i := i + (b >> 1))]")
 
-    def _string(self, step: Step) -> str:
+    def _string(self, step: AvroStep) -> str:
         self._read_length()
         return self._kept("d[i : (i := i + (b >> 1))].decode()")
 
     # --------------------------------------------------------------------------------------------------- complex types
 
-    def _fixed(self, step: Step) -> str:
+    def _fixed(self, step: AvroStep) -> str:
         name = self._kept(f"d[i:i + {step.number}]")
         self._code.line(f"i += {step.number}")
         return name
 
-    def _enum(self, step: Step) -> str:
+    def _enum(self, step: AvroStep) -> str:
         return self._kept(f"{self._code.bind(step.known)}[{self._long(_LONG)}]")
 
-    def _union(self, step: Step) -> str:
+    def _union(self, step: AvroStep) -> str:
         null, c, name = step.number, self._code, self._code.name("v")
         c.line("b = d[i]", "i += 1")
         with c.block(f"if b == {2 * null}:"):
@@ -168,12 +167,12 @@ class _Reading:
             with c.block(f"for _ in range({number}):"):
                 one()
 
-    def _array(self, step: Step) -> str:
+    def _array(self, step: AvroStep) -> str:
         found = self._kept("[]")
         self._blocks(lambda: self._code.line(f"{found}.append({self.value(step.parts[0])})"))
         return found
 
-    def _map(self, step: Step) -> str:
+    def _map(self, step: AvroStep) -> str:
         found = self._kept("{}")
 
         def one() -> None:
@@ -183,7 +182,7 @@ class _Reading:
         self._blocks(one)
         return found
 
-    def _record(self, step: Step) -> str:
+    def _record(self, step: AvroStep) -> str:
         fields: dict[object, str] = {}
         for name, part in zip(step.known, step.parts, strict=True):
             if name is None:
@@ -192,39 +191,39 @@ class _Reading:
                 fields[name] = self.value(part)
         return self._kept("{" + ", ".join(f"{name!r}: {value}" for name, value in fields.items()) + "}")
 
-    def _constant(self, step: Step) -> str:
+    def _constant(self, step: AvroStep) -> str:
         return self._code.bind(step.known[0])
 
-    def _convert(self, step: Step) -> str:
+    def _convert(self, step: AvroStep) -> str:
         found = self.value(step.parts[0])
         convert, schema, into = map(self._code.bind, step.known)
         return self._kept(f"{convert}({found}, {schema}, {into})")
 
-    def _float_of(self, step: Step) -> str:
+    def _float_of(self, step: AvroStep) -> str:
         return self._kept(f"float({self.value(step.parts[0])})")
 
     # -------------------------------------------------------------------------------------------------------- skipping
 
-    def _skip(self, step: Step) -> None:
+    def _skip(self, step: AvroStep) -> None:
         self._code.line(f"i += {step.number}")
 
-    def _skip_long(self, step: Step) -> None:
+    def _skip_long(self, step: AvroStep) -> None:
         self._code.line("while d[i] > 127: i += 1", "i += 1")
 
-    def _skip_sized(self, step: Step) -> None:
+    def _skip_sized(self, step: AvroStep) -> None:
         self._read_length()
         self._code.line("i += b >> 1")
 
-    def _skip_union(self, step: Step) -> None:
+    def _skip_union(self, step: AvroStep) -> None:
         c = self._code
         c.line("b = d[i]", "i += 1")
         with c.block(f"if b == {2 - 2 * step.number}:"):
             self.skip(step.parts[0])
         c.line(f"elif b != {2 * step.number}: raise ValueError")
 
-    def _skip_blocks(self, step: Step) -> None:
+    def _skip_blocks(self, step: AvroStep) -> None:
         self._blocks(lambda: self._skip_record(step), skips=True)
 
-    def _skip_record(self, step: Step) -> None:
+    def _skip_record(self, step: AvroStep) -> None:
         for part in step.parts:
             self.skip(part)

@@ -60,21 +60,21 @@ _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _NUMBERS = ("int", "long", "float", "double")
 
 
-class Step(NamedTuple):
+class AvroStep(NamedTuple):
     """See above."""
 
     kind: str
-    parts: tuple[Step, ...] = ()
+    parts: tuple[AvroStep, ...] = ()
     number: int = 0
     known: tuple[object, ...] = ()
 
 
-def reading(writer: Schema, reader: Schema | None, logical: Logical) -> Step:
+def reading(writer: Schema, reader: Schema | None, logical: Logical) -> AvroStep:
     """How a value is read. ``reader``: what it is read into; None: as it was written. Raises Unsupported."""
     return _Reading(writer, logical).value(writer, reader)
 
 
-def writing(schema: Schema, logical: Logical) -> Step:
+def writing(schema: Schema, logical: Logical) -> AvroStep:
     """How a value is written. Raises Unsupported."""
     return _Writing(schema, logical).value(schema)
 
@@ -115,7 +115,7 @@ class _Walk:
 
 
 class _Reading(_Walk):
-    def value(self, writer: Schema, reader: Schema | None) -> Step:
+    def value(self, writer: Schema, reader: Schema | None) -> AvroStep:
         if reader is not None and isinstance(writer, str) and writer not in PRIMITIVES:
             raise Unsupported
         with self.defined(writer) as schema:
@@ -124,32 +124,32 @@ class _Reading(_Walk):
             step = self._of_kind(kind, schema, into)
             convert = conversion_of(schema, self.logical)
             if convert is not None:
-                return Step("convert", (step,), known=(convert, schema, into))
+                return AvroStep("convert", (step,), known=(convert, schema, into))
             if into is not None and kind in ("int", "long") and kind_of(into) in ("float", "double"):
-                return Step("float_of", (step,))
+                return AvroStep("float_of", (step,))
             return step
 
-    def _of_kind(self, kind: str, schema: Schema, into: Schema | None) -> Step:
+    def _of_kind(self, kind: str, schema: Schema, into: Schema | None) -> AvroStep:
         match kind:
             case "int":
-                return Step("long")
+                return AvroStep("long")
             case "fixed":
-                return Step(kind, number=size_of(schema))
+                return AvroStep(kind, number=size_of(schema))
             case "enum":
-                return Step(kind, known=symbols_of(schema))
+                return AvroStep(kind, known=symbols_of(schema))
             case "union":
                 null, other = optional_of(schema)
-                return Step(kind, (self.value(other, None if into is None else optional_of(into)[1]),), null)
+                return AvroStep(kind, (self.value(other, None if into is None else optional_of(into)[1]),), null)
             case "array":
-                return Step(kind, (self.value(part_of(schema, "items"), part_of(into, "items")),))
+                return AvroStep(kind, (self.value(part_of(schema, "items"), part_of(into, "items")),))
             case "map":
-                return Step(kind, (self.value(part_of(schema, "values"), part_of(into, "values")),))
+                return AvroStep(kind, (self.value(part_of(schema, "values"), part_of(into, "values")),))
             case "record":
                 return self._record(schema, into)
             case _:
-                return Step(kind)
+                return AvroStep(kind)
 
-    def _record(self, writer: Schema, reader: Schema | None) -> Step:
+    def _record(self, writer: Schema, reader: Schema | None) -> AvroStep:
         names: list[str | None] = []
         parts = []
         wanted = {field.name: field for field in fields_of(reader)}
@@ -164,62 +164,62 @@ class _Reading(_Walk):
             if field.default is NO_DEFAULT:
                 raise Unsupported
             names.append(intern(name))
-            parts.append(Step("constant", known=(field.default,)))
-        return Step("record", tuple(parts), known=tuple(names))
+            parts.append(AvroStep("constant", known=(field.default,)))
+        return AvroStep("record", tuple(parts), known=tuple(names))
 
-    def _skip(self, writer: Schema) -> Step:
+    def _skip(self, writer: Schema) -> AvroStep:
         """As fastavro passes over a value: text is not decoded."""
         with self.defined(writer) as schema:
             kind = kind_of(schema)
             size = size_of(schema) if kind == "fixed" else _SIZES.get(kind)
             if size is not None:
-                return Step("skip", number=size)
+                return AvroStep("skip", number=size)
             match kind:
                 case "bytes" | "string":
-                    return Step("skip_sized")
+                    return AvroStep("skip_sized")
                 case "record":
-                    return Step("skip_record", tuple(self._skip(field.schema) for field in fields_of(schema)))
+                    return AvroStep("skip_record", tuple(self._skip(field.schema) for field in fields_of(schema)))
                 case "array":
-                    return Step("skip_blocks", (self._skip(part_of(schema, "items")),))
+                    return AvroStep("skip_blocks", (self._skip(part_of(schema, "items")),))
                 case "map":
-                    return Step("skip_blocks", (Step("skip_sized"), self._skip(part_of(schema, "values"))))
+                    return AvroStep("skip_blocks", (AvroStep("skip_sized"), self._skip(part_of(schema, "values"))))
                 case "union":
                     null, other = optional_of(schema)
-                    return Step("skip_union", (self._skip(other),), null)
+                    return AvroStep("skip_union", (self._skip(other),), null)
                 case _:
-                    return Step("skip_long")
+                    return AvroStep("skip_long")
 
 
 class _Writing(_Walk):
-    def value(self, schema: Schema) -> Step:
+    def value(self, schema: Schema) -> AvroStep:
         with self.defined(schema) as found:
             kind = kind_of(found)
             if part_of(found, "logicalType") is not None and kind not in PRIMITIVES:
                 raise Unsupported
             step = self._of_kind(kind, found)
             prepare = conversion_of(found, self.logical)
-            return step if prepare is None else Step("prepare", (step,), known=(prepare, found))
+            return step if prepare is None else AvroStep("prepare", (step,), known=(prepare, found))
 
-    def _of_kind(self, kind: str, schema: Schema) -> Step:
+    def _of_kind(self, kind: str, schema: Schema) -> AvroStep:
         match kind:
             case "fixed":
-                return Step(kind, number=size_of(schema))
+                return AvroStep(kind, number=size_of(schema))
             case "enum":
                 places = reversed(list(enumerate(symbols_of(schema))))
-                return Step("place", known=({symbol: varint(place << 1) for place, symbol in places},))
+                return AvroStep("place", known=({symbol: varint(place << 1) for place, symbol in places},))
             case "union":
                 null, other = optional_of(schema)
-                return Step(kind, (self.value(other),), null)
+                return AvroStep(kind, (self.value(other),), null)
             case "array":
-                return Step(kind, (self.value(part_of(schema, "items")),))
+                return AvroStep(kind, (self.value(part_of(schema, "items")),))
             case "map":
-                return Step(kind, (self.value(part_of(schema, "values")),))
+                return AvroStep(kind, (self.value(part_of(schema, "values")),))
             case "record":
                 fields = fields_of(schema)
                 names = tuple(intern(field.name) for field in fields)
-                return Step(kind, tuple(self.value(field.schema) for field in fields), known=names)
+                return AvroStep(kind, tuple(self.value(field.schema) for field in fields), known=names)
             case _:
-                return Step(kind)
+                return AvroStep(kind)
 
 
 def _matched(writer: Schema, reader: Schema) -> Schema:
