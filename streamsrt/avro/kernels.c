@@ -111,9 +111,11 @@ static enum kind kind_named(PyObject *name)
     return kind;
 }
 
-/* Whether the objects that a step knows are of the types that are taken for granted below. */
-static int is_known_well(enum kind kind, PyObject *known, Py_ssize_t parts)
+/* Whether a step's number and the objects that it knows are what is taken for granted below. */
+static int is_known_well(enum kind kind, Py_ssize_t parts, Py_ssize_t number, PyObject *known)
 {
+    if (number < 0 || ((kind == UNION || kind == SKIP_UNION) && number > 1))
+        return 0;
     if (kind == PLACE)
         return PyDict_CheckExact(PyTuple_GET_ITEM(known, 0));
     if (kind != RECORD)
@@ -155,8 +157,9 @@ static int put_step(Coder *self, Py_ssize_t at, PyObject *tree, int depth)
     }
     Py_ssize_t count = PyTuple_GET_SIZE(parts);
     enum kind kind = kind_named(name);
-    if (kind == KINDS || number < 0 || depth > DEPTH_MAX || (kinds[kind].parts != ANY && kinds[kind].parts != count) ||
-        (kinds[kind].known != ANY && kinds[kind].known != PyTuple_GET_SIZE(known)) || !is_known_well(kind, known, count)) {
+    if (kind == KINDS || depth > DEPTH_MAX || (kinds[kind].parts != ANY && kinds[kind].parts != count) ||
+        (kinds[kind].known != ANY && kinds[kind].known != PyTuple_GET_SIZE(known)) ||
+        !is_known_well(kind, count, number, known)) {
         PyErr_Format(PyExc_ValueError, "no step is %R", tree);
         return -1;
     }
