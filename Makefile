@@ -54,7 +54,7 @@ test-all: $(STAMP)
 test-classic: $(STAMP)
 	$(PYTEST) --group-protocol=classic --layer test tests/system
 
-# The tests of `make quick` once more, with the optional loops in C (streamsrt/wire/kernels.py).
+# The tests of `make quick` once more, with the optional loops in C (streamsrt/wire/kernels.py, streamsrt/avro/kernels.py).
 test-native: $(STAMP)
 	$(BIN)/python -m tests.tools.native .cache/native
 	PYTHONPATH=$(CURDIR)/.cache/native $(PYTEST) -n 2 --layer quick

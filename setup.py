@@ -4,7 +4,8 @@ import os
 
 from setuptools import Extension, setup
 
+SOURCES = {"_streamsrt_kernels": "streamsrt/wire/kernels.c", "_streamsrt_avro": "streamsrt/avro/kernels.c"}
 NATIVE = os.environ.get("STREAMSRT_NATIVE") == "1"
-KERNELS = Extension("_streamsrt_kernels", ["streamsrt/wire/kernels.c"], extra_compile_args=["-O3"])
+KERNELS = [Extension(name, [source], extra_compile_args=["-O3"]) for name, source in SOURCES.items()]
 
-setup(ext_modules=[KERNELS] if NATIVE else [])
+setup(ext_modules=KERNELS if NATIVE else [])

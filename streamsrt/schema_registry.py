@@ -18,16 +18,12 @@ import json
 import struct
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from streamsrt.errors import ConfigError, StreamsError
 from topology import serdes
 from topology.spec.codecs import AvroSerde, CallableSerde, ModelSerde, ProtobufSerde
-
-if TYPE_CHECKING:
-    from streamsrt.avro.reading import Read
-    from streamsrt.avro.writing import Write
 
 T = TypeVar("T")
 
@@ -111,28 +107,18 @@ class SchemaRegistry:
             own: Any = fastavro.parse_schema(json.loads(text))
         except (ValueError, fastavro.schema.SchemaParseException) as error:
             raise ConfigError(f"the schema of {subject!r} is not a valid Avro schema: {error}") from None
-        from streamsrt.avro.values import reader_of, writer_of
+        from streamsrt.avro.kernels import Read, Write
+        from streamsrt.avro.values import deserializer, reader_of, serializer, writer_of
 
-        readers: dict[bytes, Read] = {}
-        """By what stands before a value: the schema's id."""
-        write: Write | None = None
-        head = b""
+        def find_writer() -> tuple[Write, bytes]:
+            head = _HEAD.pack(0, self.id_of(subject, text))
+            return writer_of(own), head
 
-        def serialize(value: Any) -> bytes:
-            nonlocal head, write
-            if write is None:
-                head = _HEAD.pack(0, self.id_of(subject, text))
-                write = writer_of(own)
-            return write(value, head)
+        def find_reader(data: bytes) -> Read:
+            return reader_of(fastavro.parse_schema(json.loads(self.schema(_schema_id(data)))), own)
 
-        def deserialize(data: bytes) -> Any:
-            read = readers.get(data[: _HEAD.size])
-            if read is None:
-                writer = fastavro.parse_schema(json.loads(self.schema(_schema_id(data))))
-                read = readers[data[: _HEAD.size]] = reader_of(writer, own)
-            return read(data, _HEAD.size)
-
-        return AvroSerde(f"registry_avro({subject})", serialize, deserialize, own)
+        name = f"registry_avro({subject})"
+        return AvroSerde(name, serializer(find_writer), deserializer(find_reader), own)
 
     def json(self, subject: str, model: type[T]) -> CallableSerde[T]:
         """Values of a type as ``serdes.json(model)`` takes it; the schema is generated from the type."""

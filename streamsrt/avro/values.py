@@ -1,10 +1,12 @@
-"""Reads and writes Avro's values by generated code where there is some, else by fastavro; both have the same results.
+"""Reads and writes Avro's values: in C where that was built, by generated code where there is some, else by fastavro.
 
-Where the code fails, fastavro does the same value again: it may succeed, and if not, the error is its own.
+All have the same results. What the former can't do, fastavro does from the start: it may succeed, and if not, the error is
+its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import BytesIO
 
 import fastavro
@@ -12,8 +14,12 @@ import fastavro.read
 import fastavro.write
 from fastavro.types import Schema
 
-from streamsrt.avro.reading import Read, generated_reader
-from streamsrt.avro.writing import Write, generated_writer
+from streamsrt.avro import kernels
+from streamsrt.avro.kernels import HEAD_BYTES, Read, Write
+from streamsrt.avro.reading import generated_reader
+from streamsrt.avro.schemas import Unsupported
+from streamsrt.avro.steps import reading, writing
+from streamsrt.avro.writing import generated_writer
 
 
 def reader_of(writer: Schema, reader: Schema) -> Read:
@@ -27,7 +33,13 @@ def reader_of(writer: Schema, reader: Schema) -> Read:
         source.seek(at)
         return fastavro.schemaless_reader(source, writer, into)
 
-    return generated_reader(writer, into, fastavro.read.LOGICAL_READERS, read) or read
+    try:
+        step = reading(writer, into, fastavro.read.LOGICAL_READERS)
+    except Unsupported:
+        return read
+    if kernels.native is not None:
+        return kernels.native.Reader(step, read)
+    return generated_reader(step, read) or read
 
 
 def writer_of(schema: Schema) -> Write:
@@ -39,4 +51,43 @@ def writer_of(schema: Schema) -> Write:
         fastavro.schemaless_writer(out, schema, value)
         return out.getvalue()
 
-    return generated_writer(schema, fastavro.write.LOGICAL_WRITERS, write) or write
+    try:
+        step = writing(schema, fastavro.write.LOGICAL_WRITERS)
+    except Unsupported:
+        return write
+    if kernels.native is not None:
+        return kernels.native.Writer(step, write)
+    return generated_writer(step, write) or write
+
+
+def deserializer(find: Callable[[bytes], Read]) -> Callable[[bytes], object]:
+    """A function that reads messages. ``find``: returns the reader of a message; called once for all with the same head."""
+    readers: dict[bytes, Read] = {}
+
+    def deserialize(data: bytes) -> object:
+        head = data[:HEAD_BYTES]
+        read = readers.get(head)
+        if read is None:
+            read = readers[head] = find(data)
+        return read(data, HEAD_BYTES)
+
+    if kernels.native is not None:
+        return kernels.native.Deserializer(find, deserialize).deserialize
+    return deserialize
+
+
+def serializer(find: Callable[[], tuple[Write, bytes]]) -> Callable[[object], bytes]:
+    """A function that writes messages. ``find``: returns the writer and the head of all messages, when the first one is
+    written."""
+    if kernels.native is not None:
+        return kernels.native.Serializer(find).serialize
+    write: Write | None = None
+    head = b""
+
+    def serialize(value: object) -> bytes:
+        nonlocal head, write
+        if write is None:
+            write, head = find()
+        return write(value, head)
+
+    return serialize

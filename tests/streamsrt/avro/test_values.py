@@ -1,4 +1,4 @@
-"""Generated code for Avro gives what fastavro gives: values, bytes and errors."""
+"""Generated code for Avro, and the code in C, give what fastavro gives: values, bytes and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import BytesIO
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import fastavro
 import fastavro.read
@@ -16,7 +16,11 @@ import fastavro.write
 import pytest
 from fastavro.utils import generate_one
 
+from streamsrt.avro import kernels
+from streamsrt.avro.kernels import NativeAvro, Read, Write
 from streamsrt.avro.reading import generated_reader
+from streamsrt.avro.schemas import Logical, Unsupported
+from streamsrt.avro.steps import reading, writing
 from streamsrt.avro.values import reader_of, writer_of
 from streamsrt.avro.writing import generated_writer
 
@@ -30,6 +34,34 @@ LOGICAL = [
     {"type": "string", "logicalType": "uuid"},
     {"type": "string", "logicalType": "no such type"},
 ]
+
+
+@pytest.fixture(params=["generated", "in C"])
+def native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> NativeAvro | None:
+    """The module in C, which the test runs with; None where it runs with generated code."""
+    found = None
+    if request.param == "in C":
+        found = cast(NativeAvro, request.getfixturevalue("load_native")(kernels.MODULE))
+    monkeypatch.setattr(kernels, "native", found)
+    return found
+
+
+def only_reader(native: NativeAvro | None, writer: Any, reader: Any, logical: Logical) -> Read | None:
+    """A reader that has nobody to leave values to."""
+    try:
+        step = reading(writer, reader, logical)
+    except Unsupported:
+        return None
+    return generated_reader(step, never) if native is None else native.Reader(step, never)
+
+
+def only_writer(native: NativeAvro | None, schema: Any, logical: Logical) -> Write | None:
+    """A writer that has nobody to leave values to."""
+    try:
+        step = writing(schema, logical)
+    except Unsupported:
+        return None
+    return generated_writer(step, never) if native is None else native.Writer(step, never)
 
 
 def random_schema(chance: random.Random, depth: int = 0) -> Any:
@@ -132,7 +164,7 @@ def odd(value: Any, chance: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_it_has_the_results_and_the_errors_of_fastavro(seed: int) -> None:
+def test_it_has_the_results_and_the_errors_of_fastavro(seed: int, native: NativeAvro | None) -> None:
     chance = random.Random(seed)
     random.seed(seed)  # that of generate_one
     plain = random_record(chance)
@@ -156,8 +188,8 @@ NUMBERS = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 20, -(1 << 20), (1 << 31
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_numbers_of_every_length(number: int) -> None:
-    read, write = generated_reader("long", None, {}, never), generated_writer("long", {}, never)
+def test_numbers_of_every_length(number: int, native: NativeAvro | None) -> None:
+    read, write = only_reader(native, "long", None, {}), only_writer(native, "long", {})
     assert read is not None
     assert write is not None
     data = by_fastavro("long", number)
@@ -167,21 +199,21 @@ def test_numbers_of_every_length(number: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 127, 128, 8191, 8192, 20_000])
-def test_texts_of_every_length(size: int) -> None:
+def test_texts_of_every_length(size: int, native: NativeAvro | None) -> None:
     for schema, value in (("string", "ä" * (size // 2) + "a" * (size % 2)), ("bytes", b"\xff" * size)):
-        read, write = generated_reader(schema, None, {}, never), generated_writer(schema, {}, never)
+        read, write = only_reader(native, schema, None, {}), only_writer(native, schema, {})
         assert read is not None
         assert write is not None
         data = by_fastavro(schema, value)
         assert (write(value, HEAD), read(data, len(HEAD))) == (data, value)
 
 
-def test_times_and_decimals() -> None:
+def test_times_and_decimals(native: NativeAvro | None) -> None:
     fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(LOGICAL[:3])]
     schema = fastavro.parse_schema({"type": "record", "name": "Top", "fields": fields})
     value = {"f0": date(2026, 1, 2), "f1": datetime(2026, 1, 2, 3, tzinfo=UTC), "f2": Decimal("-1.25")}
-    read = generated_reader(schema, None, fastavro.read.LOGICAL_READERS, never)
-    write = generated_writer(schema, fastavro.write.LOGICAL_WRITERS, never)
+    read = only_reader(native, schema, None, fastavro.read.LOGICAL_READERS)
+    write = only_writer(native, schema, fastavro.write.LOGICAL_WRITERS)
     assert read is not None
     assert write is not None
     data = by_fastavro(schema, value)
@@ -199,9 +231,9 @@ def twice() -> dict[str, Any]:
     return {"type": "record", "name": "Top", "fields": fields}
 
 
-def deep() -> Any:
+def deep(levels: int) -> Any:
     schema: Any = "int"
-    for _ in range(30):
+    for _ in range(levels):
         schema = {"type": "array", "items": schema}
     return schema
 
@@ -212,25 +244,29 @@ def deep() -> Any:
         (twice(), {"one": {"a": 1}, "two": {"a": 2}}, True),
         (of_itself(), {"next": {"next": None}}, False),
         (["null", "int", "string"], "x", False),
-        (deep(), [], False),
+        (deep(30), [], "in C"),
+        (deep(70), [], False),
     ],
-    ids=["a name twice", "recursive", "union of three", "deep"],
+    ids=["a name twice", "recursive", "union of three", "deep", "deeper"],
 )
-def test_schemas_that_have_code_and_others(schema: Any, value: Any, has_code: bool) -> None:
+def test_schemas_that_have_code_and_others(
+    schema: Any, value: Any, has_code: bool | str, native: NativeAvro | None
+) -> None:
     parsed = fastavro.parse_schema(schema)
-    assert (generated_reader(parsed, None, {}, never) is not None) is has_code
-    assert (generated_writer(parsed, {}, never) is not None) is has_code
+    has_code = native is not None if has_code == "in C" else has_code
+    assert (only_reader(native, parsed, None, {}) is not None) is has_code
+    assert (only_writer(native, parsed, {}) is not None) is has_code
     data = writer_of(parsed)(value, HEAD)
     assert (data, reader_of(parsed, parsed)(data, len(HEAD))) == (by_fastavro(parsed, value), value)
 
 
-def test_a_size_that_is_no_number_does_not_become_code() -> None:
+def test_a_size_that_is_no_number_does_not_become_code(native: NativeAvro | None) -> None:
     schema = {"type": "fixed", "name": "F", "size": "__import__('os')._exit(1)"}
-    assert generated_reader(schema, None, {}, never) is None
-    assert generated_writer(schema, {}, never) is None
+    assert only_reader(native, schema, None, {}) is None
+    assert only_writer(native, schema, {}) is None
 
 
-def test_fields_that_are_not_wanted_are_passed_over() -> None:
+def test_fields_that_are_not_wanted_are_passed_over(native: NativeAvro | None) -> None:
     kinds = [*KINDS, {"type": "array", "items": "string"}, {"type": "map", "values": "long"}, ["null", "string"]]
     fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)]
     inner = {"type": "record", "name": "In", "fields": fields}
@@ -238,7 +274,7 @@ def test_fields_that_are_not_wanted_are_passed_over() -> None:
         {"type": "record", "name": "Top", "fields": [{"name": "in", "type": inner}, {"name": "last", "type": "int"}]}
     )
     wanted = fastavro.parse_schema({"type": "record", "name": "Top", "fields": [{"name": "last", "type": "double"}]})
-    assert generated_reader(written, wanted, {}, never) is not None
+    assert only_reader(native, written, wanted, {}) is not None
     values = [None, True, 1, 1 << 50, 1.0, 2.0, b"b", "s", ["a", "b"], {"k": -1}, "t"]
     value = {"in": {f"f{number}": each for number, each in enumerate(values)}, "last": 300}
     data = by_fastavro(written, value)
@@ -248,7 +284,7 @@ def test_fields_that_are_not_wanted_are_passed_over() -> None:
 
 @pytest.mark.parametrize("extra", [0, 1, -1, 5, 1000, -1000])
 @pytest.mark.parametrize("kind", [{"type": "array", "items": "int"}, {"type": "map", "values": "int"}])
-def test_a_block_that_is_not_wanted_is_as_long_as_it_says(kind: Any, extra: int) -> None:
+def test_a_block_that_is_not_wanted_is_as_long_as_it_says(kind: Any, extra: int, native: NativeAvro | None) -> None:
     last = {"name": "b", "type": "string"}
     written = fastavro.parse_schema({"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}, last]})
     wanted = fastavro.parse_schema({"type": "record", "name": "R", "fields": [last]})

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -35,27 +33,16 @@ from streamsrt.wire.records.columns import LazyColumns
 from streamsrt.wire.records.encoding import encode_records
 from streamsrt.wire.records.uniform import RECORDS_MIN
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole
-from tests.tools.native import compiled, missing_tools
+from tests.tools.native import compiled
 
 T0 = 1_700_000_000_000
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="session")
-def loops(tmp_path_factory: pytest.TempPathFactory) -> Native:
+def loops(load_native: Callable[[str], object]) -> Native:
     """The module in C, whether or not the tests run with it."""
-    reason = missing_tools()
-    if reason is not None:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    path = compiled(tmp_path_factory.mktemp("native"))
-    loader = importlib.machinery.ExtensionFileLoader(kernels.MODULE, str(path))
-    spec = importlib.util.spec_from_loader(kernels.MODULE, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return cast(Native, module)
+    return cast(Native, load_native(kernels.MODULE))
 
 
 @contextmanager
@@ -368,12 +355,15 @@ class TestNumbers:
 @pytest.mark.slow
 def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path: Path) -> None:
     compiled(tmp_path)
-    program = "from streamsrt.wire import kernels; print(kernels.native is not None)"
+    program = (
+        "from streamsrt.avro import kernels as avro; from streamsrt.wire import kernels as records; "
+        "print(records.native is not None, avro.native is not None)"
+    )
 
     def said(**more: str) -> str:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "STREAMSRT_PURE": "0", **more}
         command = [sys.executable, "-c", program]
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
-    assert said() == "True"
-    assert said(STREAMSRT_PURE="1") == "False"
+    assert said() == "True True"
+    assert said(STREAMSRT_PURE="1") == "False False"
