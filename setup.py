@@ -5,6 +5,6 @@ import os
 from setuptools import Extension, setup
 
 NATIVE = os.environ.get("STREAMSRT_NATIVE") == "1"
-KERNELS = Extension("_streamsrt_kernels", ["streamsrt/wire/kernels.c"], extra_compile_args=["-O3"])
+SOURCES = {"_streamsrt_kernels": "streamsrt/wire/kernels.c", "_streamsrt_models": "topology/spec/model_reading.c"}
 
-setup(ext_modules=[KERNELS] if NATIVE else [])
+setup(ext_modules=[Extension(name, [path], extra_compile_args=["-O3"]) for name, path in SOURCES.items() if NATIVE])

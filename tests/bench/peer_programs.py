@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.kafka_server import resolved, streams_classpath
-from tests.tools.native import compiled
+from tests.tools.native import all_compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "peers"
@@ -76,7 +76,7 @@ def prepare(peer: str) -> None:
     if peer == "java":
         _java_classes()
     elif peer == "native":
-        compiled(NATIVE)
+        all_compiled(NATIVE)
     else:
         _python_of(peer)
 

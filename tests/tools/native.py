@@ -1,21 +1,28 @@
-"""``python -m tests.tools.native FOLDER``: compiles streamsrt/wire/kernels.c into a folder, for tests and benchmarks.
+"""``python -m tests.tools.native FOLDER``: compiles what setup.py compiles, into a folder, for tests and benchmarks.
 
-With the folder on PYTHONPATH, this tree runs with them. Users build them into a wheel (docs/running.md).
+With the folder on PYTHONPATH, this tree runs with it. Users build it into a wheel (docs/running.md).
 """
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 
-from streamsrt.wire.kernels import MODULE
+from streamsrt.wire import kernels
+from topology.spec import model_reading
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "streamsrt" / "wire" / "kernels.c"
+SOURCES = {
+    kernels.MODULE: ROOT / "streamsrt" / "wire" / "kernels.c",
+    model_reading.MODULE: ROOT / "topology" / "spec" / "model_reading.c",
+}
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-missing-field-initializers")
 
 
@@ -27,16 +34,32 @@ def missing_tools() -> str | None:
     return None if header.exists() else f"{header} is missing, which comes with the development files of Python"
 
 
-def compiled(folder: Path) -> Path:
-    """The module, compiled anew unless it is newer than its source."""
-    module = folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    if module.exists() and module.stat().st_mtime > SOURCE.stat().st_mtime:
+def compiled(folder: Path, name: str) -> Path:
+    """The module of that name, compiled anew unless it is newer than its source."""
+    module = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if module.exists() and module.stat().st_mtime > SOURCES[name].stat().st_mtime:
         return module
     folder.mkdir(parents=True, exist_ok=True)
     scratch = module.with_name(f"{module.name}.{os.getpid()}")
     include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run(["cc", "-O3", "-shared", "-fPIC", *WARNINGS, include, str(SOURCE), "-o", str(scratch)], check=True)
+    source = str(SOURCES[name])
+    subprocess.run(["cc", "-O3", "-shared", "-fPIC", *WARNINGS, include, source, "-o", str(scratch)], check=True)
     return scratch.rename(module)
+
+
+def all_compiled(folder: Path) -> list[Path]:
+    """All modules."""
+    return [compiled(folder, name) for name in SOURCES]
+
+
+def loaded(path: Path, name: str) -> ModuleType:
+    """The module of that name, whether or not this process has it already."""
+    spec = importlib.util.spec_from_loader(name, importlib.machinery.ExtensionFileLoader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def main() -> int:
@@ -44,7 +67,7 @@ def main() -> int:
     if reason is not None:
         print(reason, file=sys.stderr)
         return 1
-    print(compiled(Path(sys.argv[1])))
+    print(*all_compiled(Path(sys.argv[1])), sep="\n")
     return 0
 
 

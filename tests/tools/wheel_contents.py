@@ -14,7 +14,7 @@ from email.parser import BytesParser
 from pathlib import Path
 from zipfile import ZipFile
 
-from streamsrt.wire.kernels import MODULE
+from tests.tools.native import SOURCES
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -26,8 +26,9 @@ DATA = tuple(f"{DEMO}/data/{file.name}" for file in sorted((ROOT / DEMO / "data"
 
 def missing(wheel: Path, *, native: bool = False) -> Iterator[str]:
     """One text for each thing that the wheel lacks. ``native``: it has the loops in C, which others don't have."""
-    if native != any(name.startswith(MODULE) for name in ZipFile(wheel).namelist()):
-        yield f"{MODULE} in C" if native else f"nothing, but has {MODULE} in C"
+    for module in SOURCES:
+        if native != any(name.startswith(module) for name in ZipFile(wheel).namelist()):
+            yield f"{module} in C" if native else f"nothing, but has {module} in C"
     if native == wheel.name.endswith("-py3-none-any.whl"):
         yield f"a name that tells whether it is pure Python: {wheel.name}"
     with ZipFile(wheel) as files:

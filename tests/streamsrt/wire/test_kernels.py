@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
 import pickle
 import subprocess
@@ -35,7 +33,7 @@ from streamsrt.wire.records.columns import LazyColumns
 from streamsrt.wire.records.encoding import encode_records
 from streamsrt.wire.records.uniform import RECORDS_MIN
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole
-from tests.tools.native import compiled, missing_tools
+from tests.tools.native import all_compiled, compiled, loaded, missing_tools
 
 T0 = 1_700_000_000_000
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,13 +47,7 @@ def loops(tmp_path_factory: pytest.TempPathFactory) -> Native:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(reason)
         pytest.skip(reason)
-    path = compiled(tmp_path_factory.mktemp("native"))
-    loader = importlib.machinery.ExtensionFileLoader(kernels.MODULE, str(path))
-    spec = importlib.util.spec_from_loader(kernels.MODULE, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return cast(Native, module)
+    return cast(Native, loaded(compiled(tmp_path_factory.mktemp("native"), kernels.MODULE), kernels.MODULE))
 
 
 @contextmanager
@@ -310,13 +302,16 @@ class TestNumbers:
 
 @pytest.mark.slow
 def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path: Path) -> None:
-    compiled(tmp_path)
-    program = "from streamsrt.wire import kernels; print(kernels.native is not None)"
+    all_compiled(tmp_path)
+    program = (
+        "from streamsrt.wire import kernels; from topology.spec import model_reading; "
+        "print(kernels.native is not None, model_reading.native is not None)"
+    )
 
     def said(**more: str) -> str:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "STREAMSRT_PURE": "0", **more}
         command = [sys.executable, "-c", program]
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
-    assert said() == "True"
-    assert said(STREAMSRT_PURE="1") == "False"
+    assert said() == "True True"
+    assert said(STREAMSRT_PURE="1") == "False False"
