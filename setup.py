@@ -4,8 +4,11 @@ import os
 
 from setuptools import Extension, setup
 
-SOURCES = {"_streamsrt_kernels": "streamsrt/wire/kernels.c", "_streamsrt_avro": "streamsrt/avro/kernels.c"}
+SOURCES = {
+    "_streamsrt_kernels": "streamsrt/wire/kernels.c",
+    "_streamsrt_avro": "streamsrt/avro/kernels.c",
+    "_streamsrt_models": "topology/spec/model_reading.c",
+}
 NATIVE = os.environ.get("STREAMSRT_NATIVE") == "1"
-KERNELS = [Extension(name, [source], extra_compile_args=["-O3"]) for name, source in SOURCES.items()]
 
-setup(ext_modules=KERNELS if NATIVE else [])
+setup(ext_modules=[Extension(name, [path], extra_compile_args=["-O3"]) for name, path in SOURCES.items() if NATIVE])

@@ -16,7 +16,7 @@ from tests.kafka_server import VERSION
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-pytest_plugins = ["tests.fixtures_brokers"]
+pytest_plugins = ["tests.fixtures_brokers", "tests.fixtures_native"]
 
 KNOWN_REQUIREMENTS = {
     line.split()[0]

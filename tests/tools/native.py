@@ -16,9 +16,14 @@ from pathlib import Path
 
 from streamsrt.avro.kernels import MODULE as AVRO
 from streamsrt.wire.kernels import MODULE as RECORDS
+from topology.spec.model_reading import MODULE as MODELS
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {RECORDS: ROOT / "streamsrt" / "wire" / "kernels.c", AVRO: ROOT / "streamsrt" / "avro" / "kernels.c"}
+SOURCES = {
+    RECORDS: ROOT / "streamsrt" / "wire" / "kernels.c",
+    AVRO: ROOT / "streamsrt" / "avro" / "kernels.c",
+    MODELS: ROOT / "topology" / "spec" / "model_reading.c",
+}
 """The source of each module, as in setup.py."""
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-missing-field-initializers")
 

@@ -357,7 +357,8 @@ def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path:
     compiled(tmp_path)
     program = (
         "from streamsrt.avro import kernels as avro; from streamsrt.wire import kernels as records; "
-        "print(records.native is not None, avro.native is not None)"
+        "from topology.spec import model_reading as models; "
+        "print(records.native is not None, avro.native is not None, models.native is not None)"
     )
 
     def said(**more: str) -> str:
@@ -365,5 +366,5 @@ def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path:
         command = [sys.executable, "-c", program]
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
-    assert said() == "True True"
-    assert said(STREAMSRT_PURE="1") == "False False"
+    assert said() == "True True True"
+    assert said(STREAMSRT_PURE="1") == "False False False"
