@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import length_hint
 
 from streamsrt.operators.engine.handlers import ErrorContext
 from streamsrt.state.cache import Flushed
 from streamsrt.wire.records import Headers, RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
+from topology.spec.processor import RecordMetadata
+
+
+class RunPosition:
+    """Which record of a run is being processed, by how far an iterator over its keys has come. ``partitions``: of the
+    columns, or of each of their parts."""
+
+    __slots__ = ("columns", "keys", "partitions")
+
+    def __init__(self, partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns) -> None:
+        self.partitions = partitions
+        self.columns = columns
+        self.keys: Iterator[bytes | None] = iter(columns.keys)
+        """Whoever processes the run takes the keys from here."""
+
+    @property
+    def index(self) -> int:
+        """0 also before the first record."""
+        return max(len(self.columns.keys) - length_hint(self.keys) - 1, 0)
+
+    @property
+    def metadata(self) -> RecordMetadata:
+        """Where the record was read."""
+        columns, index = self.columns, self.index
+        topic, partition = self.partitions[columns.origins[index] if isinstance(columns, MergedColumns) else 0]
+        return RecordMetadata(topic, partition, columns.offset_at(index))
+
+    @property
+    def source(self) -> tuple[bytes | None, bytes | None, Headers, int]:
+        """The record as it was read: key, value, headers and timestamp."""
+        columns, index = self.columns, self.index
+        headers: Headers = () if columns.headers is None else columns.headers[index]
+        return columns.keys[index], columns.values[index], headers, columns.timestamps[index]
 
 
 def flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:
