@@ -7,7 +7,8 @@ import re
 import reprlib
 import signal
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from traceback import walk_tb
@@ -15,7 +16,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
-from streamsrt.operators.engine.contexts import RunPosition
 from streamsrt.operators.engine.gathered_output import GatheredOutput
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
@@ -59,6 +59,18 @@ class NotBegunError(Exception):
 
 SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers and timestamp of a record, as bytes the first two."""
+
+
+class Position(Protocol):
+    """A record that is processed."""
+
+    @property
+    def metadata(self) -> RecordMetadata:
+        """Where it was read."""
+
+    @property
+    def source(self) -> SourceRecord:
+        """The record as it was read."""
 
 
 class Calls(Protocol):
@@ -172,8 +184,8 @@ class Environment:
         """Orders the changes of a cache. A run of records takes one number, and counts its changes on from it."""
         self.shared_states: dict[str, Any] = {}
         """State that several nodes of one operator share, by a name that the operator chooses."""
-        self.position: RunPosition | None = None
-        """Of the record that is processed in a run; None where :attr:`metadata` and :attr:`source` were given."""
+        self.position: Position | None = None
+        """Tells :attr:`metadata` and :attr:`source` of the record that is processed; None where they were given."""
         self._metadata: RecordMetadata | None = None
         self._source: SourceRecord | Callable[[], SourceRecord] | None = None
         self.origin: Callable[[], RecordMetadata] = no_origin
@@ -244,6 +256,15 @@ class Environment:
     @source.setter
     def source(self, source: SourceRecord | Callable[[], SourceRecord] | None) -> None:
         self._metadata, self.position, self._source = self.metadata, None, source
+
+    @contextmanager
+    def somewhere_else(self) -> Iterator[None]:
+        """Lets :attr:`position`, :attr:`metadata` and :attr:`source` be those of other records meanwhile."""
+        before = self.position, self._metadata, self._source
+        try:
+            yield
+        finally:
+            self.position, self._metadata, self._source = before
 
     def outside_of_records(self) -> None:
         """No record is being processed."""
