@@ -7,8 +7,7 @@ import re
 import reprlib
 import signal
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from traceback import walk_tb
@@ -71,6 +70,9 @@ class Position(Protocol):
     @property
     def source(self) -> SourceRecord:
         """The record as it was read."""
+
+
+Place: TypeAlias = tuple[Position | None, RecordMetadata | None, SourceRecord | Callable[[], SourceRecord] | None]
 
 
 class Calls(Protocol):
@@ -257,14 +259,14 @@ class Environment:
     def source(self, source: SourceRecord | Callable[[], SourceRecord] | None) -> None:
         self._metadata, self.position, self._source = self.metadata, None, source
 
-    @contextmanager
-    def somewhere_else(self) -> Iterator[None]:
-        """Lets :attr:`position`, :attr:`metadata` and :attr:`source` be those of other records meanwhile."""
-        before = self.position, self._metadata, self._source
-        try:
-            yield
-        finally:
-            self.position, self._metadata, self._source = before
+    @property
+    def place(self) -> Place:
+        """What :attr:`position`, :attr:`metadata` and :attr:`source` are made of, for a return to it."""
+        return self.position, self._metadata, self._source
+
+    @place.setter
+    def place(self, place: Place) -> None:
+        self.position, self._metadata, self._source = place
 
     def outside_of_records(self) -> None:
         """No record is being processed."""

@@ -21,9 +21,9 @@ from streamsrt.state.kinds import cache_of, functions_of
 from streamsrt.state.lru import LruCache
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
+from topology import serdes
 from topology.graph import nodes
 from topology.graph.store_kinds import Limit, store_traits
-from topology.spec import serdes
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import Record, RecordContext
 from topology.spec.processor_wrapper import TableRecord

@@ -29,6 +29,7 @@ from streamsrt.state.cache import KeyValueCache, RowFormat
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of
 from streamsrt.state.snapshots import Values
+from topology import serdes
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.spec.processor import RecordMetadata
@@ -151,22 +152,25 @@ def _letting_go(
     env: Environment,
     node: str,
     buffer: _Buffer,
-    from_key: Callable[[bytes], object],
-    read: Callable[[bytes, bytes], object],
+    from_key: Callable[[bytes], object] | None,
+    read: Callable[[bytes, bytes], object] | None,
     join: Callable[[object, object, int, Headers], None],
 ) -> Callable[[int], None]:
-    """What joins all records up to a time, in their order. ``from_key``, ``read``: make objects of the bytes."""
+    """What joins all records up to a time, in their order. ``from_key``, ``read``: make objects of the bytes; None: these
+    stay as they are."""
 
     def let_go(until_ms: int) -> None:
         found = buffer.first_until(until_ms)
         if found is None:
             return
-        with env.somewhere_else():
+        before = env.place
+        try:
             while found is not None:
                 # Failures are its own, not those of the record that lets it go.
                 env.position = found
                 raw, raw_value, timestamp, headers, _ = found
-                key, value = from_key(raw), read(raw, raw_value)
+                key = raw if from_key is None else from_key(raw)
+                value = raw_value if read is None else read(raw, raw_value)
                 try:
                     join(key, value, timestamp, headers)
                 except (RecordError, StateError):
@@ -175,6 +179,8 @@ def _letting_go(
                     env.failed(node, error, key, value, timestamp, headers)
                 buffer.remove_first()
                 found = buffer.first_until(until_ms)
+        finally:
+            env.place = before
 
     return let_go
 
@@ -188,11 +194,14 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
     assert row_as_of is not None, "the topology allows a grace period only for joins with versioned tables"
     key_serde = plan.serde_or_default(op.key_serde, "key", node.name)
     value_serde = plan.serde_or_default(op.value_serde, "value", node.name)
-    serialize, from_key = value_serde.serialize, key_serde.deserialize
+    serialize_key, serialize = key_serde.serialize, value_serde.serialize
+    # Bytes stay as they are.
+    raw_key_type, raw_type = (bytes if serde is serdes.bytes else None for serde in (key_serde, value_serde))
     buffer = _Buffer(builder, op.buffer, HeldFormat(op.buffer, bytes, bytes))
     time = env.stream_times.setdefault(node.name, StreamTime())
 
-    read = RowFormat(value_serde.serialize, value_serde.deserialize, store=op.buffer).read
+    from_key = None if raw_key_type else key_serde.deserialize
+    read = None if raw_type else RowFormat(serialize, value_serde.deserialize, store=op.buffer).read
 
     def join(key: object, value: object, timestamp: int, headers: Headers) -> None:
         row = None if key is None else row_as_of(key, timestamp)
@@ -210,7 +219,9 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
             if timestamp > time.ms:
                 time.ms = timestamp
             origin = env.metadata or ("", -1, -1)
-            buffer.add(_Waiting(key_serde.serialize(key), serialize(value), timestamp, tuple(headers), origin))
+            raw_key = key if type(key) is raw_key_type else serialize_key(key)
+            raw = value if type(value) is raw_type else serialize(value)
+            buffer.add(_Waiting(raw_key, raw, timestamp, tuple(headers), origin))
             let_go(time.ms - grace_ms)
 
     return process
