@@ -78,14 +78,18 @@ class Join:
             self.out.append((None if key is None else key.encode(), f"{value}+{row}".encode(), at_ms, ()))
 
 
-keys = st.one_of(st.sampled_from("ab"), st.none())
-values = st.one_of(st.sampled_from("xyz"), st.none())
-rows = st.builds(Piped, st.sampled_from(("in", "t")), keys, values, st.integers(0, 100), st.just(()))
+keys = st.sampled_from(("a", "b", "a", "b", "a", "b", None))
+values = st.sampled_from(("x", "y", "z", "x", "y", "z", None))
+rows = st.builds(
+    Piped, st.sampled_from(("in", "t")), keys, values, st.integers(0, 10).map(lambda at: 10 * at), st.just(())
+)
 
 
 @pytest.mark.parametrize("left", [False, True])
 @given(
-    st.lists(st.one_of(rows, st.none()), max_size=40), st.sampled_from((None, 0, 5, 30)), st.sampled_from((0, 1 << 20))
+    st.lists(st.one_of(rows, st.none()), min_size=20, max_size=40),
+    st.sampled_from((None, 0, 10, 30)),
+    st.sampled_from((0, 1 << 20)),
 )
 def test_late_records_and_versions_give_what_a_plain_computation_gives(
     left: bool, steps: Sequence[Piped | None], grace_ms: int | None, cache_max_bytes: int
