@@ -1,4 +1,5 @@
-"""Which record failed, as exception handlers get it: one of a run that is processed, or a change that a cache held back."""
+"""Which record of a run is being processed, and which one failed, as exception handlers get it: one of a run, or a change
+that a cache held back."""
 
 from __future__ import annotations
 
