@@ -34,7 +34,7 @@ from streamsrt.errors import (
     StreamsError,
 )
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
-from streamsrt.operators.engine.contexts import context_at, context_of, flushed_context
+from streamsrt.operators.engine.contexts import RunPosition, context_at, context_of, flushed_context
 from streamsrt.operators.engine.emitter import Generated
 from streamsrt.operators.engine.environment import (
     Environment,
@@ -78,12 +78,10 @@ _EMPTY_HEADERS: tuple[()] = ()
 
 
 class _Input(NamedTuple):
-    """The data of a source and a partition for processor nodes. ``forward``: to the source's node. ``from_key``,
+    """The data of a source for processor nodes. ``forward``: to the source's node. ``from_key``,
     ``from_value``: None where bytes stay as they are."""
 
     source: str
-    topic: str
-    partition: int
     from_key: Callable[[bytes], object] | None
     from_value: Callable[[bytes], object] | None
     forward: Callable[..., None]
@@ -131,7 +129,7 @@ class Runner:
         self.env.node_meters, self.env.store_meters = node_meters, store_meters
         self._compiler = Compiler(self.env, EMITS, OF_VERSIONS)
         self._path = PathBuilder(self.env, MAKERS, wrap_operator)
-        self._inputs: dict[tuple[str, tuple[str, int]], _Input] = {}
+        self._inputs: dict[str, _Input] = {}
         self.env.output.gathers = gathers_output
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(traits_of(op).code is Code.PROCESSOR for op in used) or any(
@@ -388,7 +386,7 @@ class Runner:
         columns: RecordColumns | MergedColumns,
     ) -> None:
         """On processor nodes. ``sources``, ``partitions``: of the columns, or of each of their parts."""
-        inputs = [self._input(*each) for each in zip(sources, partitions, strict=True)]
+        inputs = [self._input(source) for source in sources]
         is_processed = False
         try:
             with self.env.output:
@@ -409,47 +407,44 @@ class Runner:
     ) -> None:
         env = self.env
         expiry = self._expiry if self._expiry.stores else None
+        position = RunPosition(partitions, columns)
         headers = repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers
         origins = columns.origins if isinstance(columns, MergedColumns) else repeat(0)
-        if isinstance(columns, MergedColumns) or columns.offsets is not None:
-            offsets: Sequence[int] = columns.offsets or ()
-        else:
-            offsets = range(columns.base_offset, columns.base_offset + len(columns.keys))
-        rows = zip(origins, columns.keys, columns.values, columns.timestamps, headers, offsets, strict=False)
-        schedules, new = env.schedules(PunctuationType.STREAM_TIME).waiting, tuple.__new__
-        index = -1
+        rows = zip(position.keys, columns.values, columns.timestamps, headers, origins, strict=False)
+        schedules = env.schedules(PunctuationType.STREAM_TIME).waiting
+        is_one, stream_time_ms = len(inputs) == 1, env.stream_time_ms
+        _, from_key, from_value, forward = inputs[0]
         try:
-            for origin, raw_key, raw_value, timestamp, header, offset in rows:
-                index += 1
-                source, topic, partition, from_key, from_value, forward = inputs[origin]
-                if timestamp > env.stream_time_ms:
-                    env.stream_time_ms = timestamp
+            for raw_key, raw_value, timestamp, header, origin in rows:
+                if not is_one:
+                    _, from_key, from_value, forward = inputs[origin]
+                if timestamp > stream_time_ms:
+                    env.stream_time_ms = stream_time_ms = timestamp
                 try:
-                    key = raw_key if raw_key is None or from_key is None else from_key(raw_key)
-                    value = raw_value if raw_value is None or from_value is None else from_value(raw_value)
+                    key = raw_key if from_key is None or raw_key is None else from_key(raw_key)
+                    value = raw_value if from_value is None or raw_value is None else from_value(raw_value)
                 except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                    self._failed_to_deserialize(context_at(partitions, columns, index, source), error)
+                    source = inputs[origin].source
+                    self._failed_to_deserialize(context_at(partitions, columns, position.index, source), error)
                     continue
-                # What a named tuple does, at a third of the time.
-                env.metadata = new(RecordMetadata, (topic, partition, offset))
-                env.source = (raw_key, raw_value, header, timestamp)
+                env.position = position
                 if expiry is not None:
-                    expiry.run(env.stream_time_ms)
+                    expiry.run(stream_time_ms)
                 try:  # noqa: SIM105  # entering suppress() for each record costs as much as a step
                     forward(key, value, timestamp, header)
                 except SkippedAtSinkError:
                     pass
                 if expiry is not None:
-                    expiry.run(env.stream_time_ms)
-                if schedules:
-                    env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
-            env.metadata = env.source = None
+                    expiry.run(stream_time_ms)
+                if schedules and schedules[0].next_ms <= stream_time_ms:
+                    env.punctuate(PunctuationType.STREAM_TIME, stream_time_ms)
+            env.outside_of_records()
             env.finish_batches()
         finally:
-            self.failed_index = max(index, 0)
+            self.failed_index = position.index
 
-    def _input(self, source: str, topic_partition: tuple[str, int]) -> _Input:
-        found = self._inputs.get((source, topic_partition))
+    def _input(self, source: str) -> _Input:
+        found = self._inputs.get(source)
         if found is None:
             node = self.plan.node(source)
             assert isinstance(node, nodes.SourceNode)
@@ -457,8 +452,7 @@ class Runner:
                 None if serde is serdes.bytes else serde.deserialize
                 for serde in (self.plan.key_serde(node), self.plan.value_serde(node))
             )
-            found = _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
-            self._inputs[source, topic_partition] = found
+            found = self._inputs[source] = _Input(source, from_key, from_value, self._path.node(source).forward)
         return found
 
     def pass_time(self, name: str, ms: int) -> None:
@@ -580,7 +574,7 @@ class Runner:
         deserialize = self.plan.key_serde(self.plan.specs[store]).deserialize
         target = self._path.node(node.name)
         env, size_ms, headers = self.env, window_size_ms(node.operation), flushed.headers
-        env.metadata = None
+        env.outside_of_records()
         for index, raw in enumerate(flushed.keys):
             key: object = deserialize(raw)
             timestamp = flushed.timestamps[index]

@@ -6,6 +6,7 @@
 - ``columns``             what restoring needs to know of a run of changelog records
 - ``counts``              rows of a ``count()`` that a cache holds as columns instead of one entry each
 - ``deletion``            the files of stores, deleted while no process has them open
+- ``direct_access``       reads and writes of a processor's key-value store, for stores of the usual kind
 - ``directory``           the directory in which one process keeps its state
 - ``duplicates``          window stores that keep several records of one key and time, for stream-stream joins
 - ``expiring``            a key-value store whose entries expire some time after their last update

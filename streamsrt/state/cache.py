@@ -308,6 +308,20 @@ class KeyValueCache(dict[bytes, Entry]):
         entry.sequence = sequence
         return entry
 
+    def put_new(self, key: bytes, row: bytes) -> None:
+        """Puts the bytes of a row that neither the store nor the cache has, to be written without being cached."""
+        self.pending[key] = row
+
+    def delete_new(self, key: bytes) -> None:
+        """Deletes a row that was put by :meth:`put_new`, before or after it was written."""
+        self.pop(key, None)
+        pending = self.pending
+        if pending.get(key) is None:
+            pending[key] = None
+        else:
+            # Each is put once, so the store does not have it.
+            del pending[key]
+
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Takes the dirty entries out; None where there are none.
 
@@ -424,7 +438,7 @@ class KeyValueCache(dict[bytes, Entry]):
             self.pending = {}
 
     def size_bytes(self) -> int:
-        rows = len(self) + len(self._previous)
+        rows = len(self) + len(self._previous) + len(self.pending)
         if self.counts is not None:
             rows += len(self.counts) + len(self.counts.older or ())
         return rows * (ENTRY_OVERHEAD_BYTES + self._row_bytes)

@@ -94,7 +94,8 @@ class VersionedBytesStore(OverBytes):
         self._newest_deletion_ms = self._stream_time_ms
         self._oldest_segment = self._first_stored_segment()
         self._batch: dict[bytes, bytes | None] = {}
-        self._pending: dict[bytes, list[bytes]] = {}
+        self._pending: dict[bytes, list[bytes]] | None = None
+        """Where the history in the batch is, by key; None before somebody asks."""
         self._known: dict[bytes, _Known] = {}
         self._known_bytes = 0
 
@@ -122,8 +123,7 @@ class VersionedBytesStore(OverBytes):
         """Puts (key, timestamp, value) in this order, as one atomic batch; None deletes. Expired versions are dropped."""
         before_ms = self._stream_time_ms
         try:
-            for key, timestamp_ms, value in puts:
-                self._put(key, timestamp_ms, value)
+            self._put_all(puts)
             batch = self._batch
             if self._stream_time_ms > before_ms:
                 batch[STREAM_TIME_KEY] = _TIME.pack(self._stream_time_ms)
@@ -133,7 +133,7 @@ class VersionedBytesStore(OverBytes):
             raise
         finally:
             self._batch = {}
-            self._pending = {}
+            self._pending = None
         self._delete_expired()
         if self._known_bytes > _KNOWN_BYTES_MAX:
             self._forget_known()
@@ -155,6 +155,44 @@ class VersionedBytesStore(OverBytes):
         """Puts columns of the changelog, together with the offset at which restoring continues."""
         self.write(zip(keys, timestamps, values, strict=True), changelog_offset=next_offset)
 
+    def _put_all(self, puts: Iterable[tuple[bytes, int, bytes | None]]) -> None:
+        batch, kept_ms = self._batch, self.history_retention_ms
+        newest: dict[bytes, tuple[int, bytes]] = {}
+        """The newest versions of keys, as far as they are not in the batch yet."""
+        start_ms = end_ms = 0
+        prefix = b""
+        for key, timestamp_ms, value in puts:
+            before = newest.get(key)
+            if before is None and (latest := self._get(_LATEST + key)) is not None:
+                before = _unpack_time(latest)[0], latest[_TIME_BYTES:]
+            if (
+                before is None
+                or value is None
+                or timestamp_ms <= before[0]
+                or timestamp_ms < self._stream_time_ms - kept_ms
+                or key in self._known
+            ):
+                if before is not None and newest.pop(key, None) is not None:
+                    batch[_LATEST + key] = _pack_time(before[0]) + before[1]
+                self._put(key, timestamp_ms, value)
+                continue
+            # Most come in order: the one before is valid up to this one, which is within the retention.
+            if timestamp_ms > self._stream_time_ms:
+                self._stream_time_ms = timestamp_ms
+            if not start_ms <= timestamp_ms < end_ms:
+                segment = timestamp_ms // self.segment_interval_ms
+                start_ms = segment * self.segment_interval_ms
+                end_ms = start_ms + self.segment_interval_ms
+                prefix = _HISTORY + _pack_time(segment)
+                if self._oldest_segment is None or segment < self._oldest_segment:
+                    self._oldest_segment = segment
+            stored_key = prefix + key + _pack_time(before[0])
+            batch[stored_key] = _pack_time(timestamp_ms) + _VALUE + before[1]
+            if self._pending is not None:
+                self._pending.setdefault(key, []).append(stored_key)
+            newest[key] = timestamp_ms, value
+        batch |= {_LATEST + key: _pack_time(at_ms) + value for key, (at_ms, value) in newest.items()}
+
     def _put(self, key: bytes, timestamp_ms: int, value: bytes | None) -> None:
         if timestamp_ms < 0:
             raise StateError(f"versioned store {self.name!r}: a version can't begin at {timestamp_ms} ms")
@@ -164,13 +202,6 @@ class VersionedBytesStore(OverBytes):
         if timestamp_ms > self._stream_time_ms:
             self._stream_time_ms = timestamp_ms
         latest = self._get(_LATEST + key)
-        if latest is not None and value is not None:
-            (before_ms,) = _unpack_time(latest)
-            if timestamp_ms > before_ms:
-                # Most come in order.
-                self._keep(key, before_ms, _VALUE + latest[_TIME_BYTES:], timestamp_ms)
-                self._batch[_LATEST + key] = _pack_time(timestamp_ms) + value
-                return
         newest_ms = self._newest_deletion_ms if latest is None else int(_TIME.unpack_from(latest)[0])
         if timestamp_ms < newest_ms or (latest is None and timestamp_ms == newest_ms):
             self._insert(key, timestamp_ms, value, None if latest is None else newest_ms)
@@ -228,11 +259,18 @@ class VersionedBytesStore(OverBytes):
     def _change(self, key: bytes, timestamp_ms: int, segment: int, row: bytes | None) -> None:
         stored_key = _HISTORY + _pack_time(segment) + key + _pack_time(timestamp_ms)
         self._batch[stored_key] = row
-        known = self._pending.get(key)
-        if known is None:
-            self._pending[key] = [stored_key]
-        else:
-            known.append(stored_key)
+        if self._pending is not None:
+            self._pending.setdefault(key, []).append(stored_key)
+
+    def _changed(self, key: bytes) -> dict[bytes, bytes | None]:
+        """The history of a key as far as it is in the batch."""
+        if self._pending is None:
+            self._pending = {}
+            for stored_key in self._batch:
+                if stored_key.startswith(_HISTORY):
+                    in_it = stored_key[1 + _TIME_BYTES : -_TIME_BYTES]
+                    self._pending.setdefault(in_it, []).append(stored_key)
+        return {stored_key: self._batch[stored_key] for stored_key in self._pending.get(key, ())}
 
     def _delete_expired(self) -> None:
         oldest, live = self._oldest_segment, self._live_segment()
@@ -251,7 +289,7 @@ class VersionedBytesStore(OverBytes):
             return []
         length = 1 + _TIME_BYTES + len(key) + _TIME_BYTES
         newest = self._stream_time_ms // self.segment_interval_ms
-        changed = {stored_key: self._batch[stored_key] for stored_key in self._pending.get(key, ())}
+        changed = self._changed(key)
         rows: dict[bytes, bytes | None] = {}
         for segment in range(max(self._oldest_segment, self._live_segment()), newest + 1):
             prefix = _HISTORY + _TIME.pack(segment) + key

@@ -68,7 +68,8 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         self.name = name
         self.store = store
         self.format = row_format
-        self.dirty: list[VersionPut] = []
+        self.dirty: list[tuple[bytes, int, object]] = []
+        """Keys, timestamps and values of what was put since the last flush."""
         self.pending: list[tuple[bytes, int, bytes | None]] = []
         self.expired_puts = 0
         self.stream_time_ms = store.stream_time_ms
@@ -98,10 +99,24 @@ class VersionedCache(dict[bytes, VersionedEntry]):
 
     # -------------------------------------------------------------------------------------------------------- writing
 
+    def add(self, key: bytes, value: object, timestamp: int) -> None:
+        """As :meth:`put`, where nobody asks what came of it."""
+        entry = self[key]
+        timestamps = entry.timestamps
+        is_usual = value is not None and timestamps and timestamp > timestamps[-1] and timestamp >= self.stream_time_ms
+        if not is_usual or len(timestamps) >= _MANY_VERSIONS:
+            self.put(key, value, timestamp, (), 0)
+            return
+        self.stream_time_ms = timestamp
+        self.dirty.append((key, timestamp, value))
+        timestamps.append(timestamp)
+        entry.values.append(value)
+        self._versions += 1
+
     def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> VersionPut:
         """Puts a version; ``value`` None: from ``timestamp`` on there is none."""
         put = VersionPut(key, value, timestamp, headers)
-        self.dirty.append(put)
+        self.dirty.append((key, timestamp, value))
         if timestamp < self.stream_time_ms - self.store.history_retention_ms:
             put.is_stored = False
             self.expired_puts += 1
@@ -148,7 +163,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         """Makes bytes of what was put; nothing is forwarded."""
         serialize = self.format.serialize
         self.pending += [
-            (put.key, put.timestamp, None if put.value is None else serialize(put.value)) for put in self.dirty
+            (key, timestamp, None if value is None else serialize(value)) for key, timestamp, value in self.dirty
         ]
         self.dirty = []
         return None

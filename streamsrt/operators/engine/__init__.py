@@ -2,7 +2,7 @@
 
 - ``compiler``           one generated function per source of a subtopology, and one per store whose cache forwards
                          when it is flushed
-- ``contexts``           which record failed, as exception handlers get it
+- ``contexts``           which record of a run is processed; which one failed, as exception handlers get it
 - ``emitter``            writes the source of one generated function and remembers which node each of its lines
                          belongs to
 - ``environment``        what the processor nodes of one task share: the current record, time, stores' caches,

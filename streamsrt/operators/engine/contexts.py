@@ -1,13 +1,62 @@
-"""Which record failed, as exception handlers get it: one of a run that is processed, or a change that a cache held back."""
+"""Which record of a run is being processed, and which one failed, as exception handlers get it: one of a run, or a change
+that a cache held back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import length_hint
 
 from streamsrt.operators.engine.handlers import ErrorContext
 from streamsrt.state.cache import Flushed
 from streamsrt.wire.records import Headers, RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
+from topology.spec.processor import RecordMetadata
+
+_new = tuple.__new__
+"""What a named tuple does to make one, at a third of the time."""
+
+
+class RunPosition:
+    """Which record of a run is being processed, by how far an iterator over its keys has come. ``partitions``: of the
+    columns, or of each of their parts."""
+
+    __slots__ = ("_count", "_offsets", "_origins", "columns", "keys", "partitions")
+
+    def __init__(self, partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns) -> None:
+        self.partitions = partitions
+        self.columns = columns
+        self.keys: Iterator[bytes | None] = iter(columns.keys)
+        """Whoever processes the run takes the keys from here."""
+        self._count = len(columns.keys)
+        self._origins = columns.origins if isinstance(columns, MergedColumns) else None
+        self._offsets: Sequence[int] | None = None
+
+    @property
+    def index(self) -> int:
+        """0 also before the first record."""
+        return max(self._count - length_hint(self.keys) - 1, 0)
+
+    @property
+    def metadata(self) -> RecordMetadata:
+        """Where the record was read."""
+        offsets = self._offsets
+        if offsets is None:
+            columns = self.columns
+            if isinstance(columns, MergedColumns) or columns.offsets is not None:
+                offsets = columns.offsets or ()
+            else:
+                offsets = range(columns.base_offset, columns.base_offset + self._count)
+            self._offsets = offsets
+        index = max(self._count - length_hint(self.keys) - 1, 0)
+        topic, partition = self.partitions[0 if self._origins is None else self._origins[index]]
+        return _new(RecordMetadata, (topic, partition, offsets[index]))
+
+    @property
+    def source(self) -> tuple[bytes | None, bytes | None, Headers, int]:
+        """The record as it was read: key, value, headers and timestamp."""
+        columns, index = self.columns, self.index
+        headers: Headers = () if columns.headers is None else columns.headers[index]
+        return columns.keys[index], columns.values[index], headers, columns.timestamps[index]
 
 
 def flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:

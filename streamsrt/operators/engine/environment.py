@@ -60,6 +60,21 @@ SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers and timestamp of a record, as bytes the first two."""
 
 
+class Position(Protocol):
+    """A record that is processed."""
+
+    @property
+    def metadata(self) -> RecordMetadata:
+        """Where it was read."""
+
+    @property
+    def source(self) -> SourceRecord:
+        """The record as it was read."""
+
+
+Place: TypeAlias = tuple[Position | None, RecordMetadata | None, SourceRecord | Callable[[], SourceRecord] | None]
+
+
 class Calls(Protocol):
     """Calls of an operation's function."""
 
@@ -171,12 +186,12 @@ class Environment:
         """Orders the changes of a cache. A run of records takes one number, and counts its changes on from it."""
         self.shared_states: dict[str, Any] = {}
         """State that several nodes of one operator share, by a name that the operator chooses."""
-        self.metadata: RecordMetadata | None = None
+        self.position: Position | None = None
+        """Tells :attr:`metadata` and :attr:`source` of the record that is processed; None where they were given."""
+        self._metadata: RecordMetadata | None = None
+        self._source: SourceRecord | Callable[[], SourceRecord] | None = None
         self.origin: Callable[[], RecordMetadata] = no_origin
         """Where the record comes from that a generated function works on."""
-        self.source: SourceRecord | Callable[[], SourceRecord] | None = None
-        """The record that is processed, as it was read; the change itself that was held back, or what makes its bytes.
-        None outside of one."""
         self.came_unknown = False
         """Whether the position of the forwarded record is unknown; :attr:`metadata` is then that of the record that caused
         the forwarding."""
@@ -224,6 +239,38 @@ class Environment:
         """The in-memory state of nodes, which a later process takes over."""
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
         self._beginnings: list[Callable[[], None]] | None = []
+
+    @property
+    def metadata(self) -> RecordMetadata | None:
+        """Where the record was read that is processed; None outside of one."""
+        return self._metadata if self.position is None else self.position.metadata
+
+    @metadata.setter
+    def metadata(self, metadata: RecordMetadata | None) -> None:
+        self._source, self.position, self._metadata = self.source, None, metadata
+
+    @property
+    def source(self) -> SourceRecord | Callable[[], SourceRecord] | None:
+        """The record that is processed, as it was read; the change itself that was held back, or what makes its bytes.
+        None outside of one."""
+        return self._source if self.position is None else self.position.source
+
+    @source.setter
+    def source(self, source: SourceRecord | Callable[[], SourceRecord] | None) -> None:
+        self._metadata, self.position, self._source = self.metadata, None, source
+
+    @property
+    def place(self) -> Place:
+        """What :attr:`position`, :attr:`metadata` and :attr:`source` are made of, for a return to it."""
+        return self.position, self._metadata, self._source
+
+    @place.setter
+    def place(self, place: Place) -> None:
+        self.position, self._metadata, self._source = place
+
+    def outside_of_records(self) -> None:
+        """No record is being processed."""
+        self.position = self._metadata = self._source = None
 
     def at_the_beginning(self, begin: Callable[[], None]) -> None:
         """Calls ``begin`` when the task begins to run, now if it does already."""
@@ -448,7 +495,7 @@ class Environment:
 
     def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
         """Runs the punctuations of that kind that are due at ``now_ms``, each schedule once. Returns how many ran."""
-        self.metadata = self.source = None
+        self.outside_of_records()
         if not self._schedules[type_]:
             return 0
 

@@ -20,9 +20,10 @@ Collect = Callable[..., None]
 
 class TopicOutput:
     """Records for one topic that wait for the end of the run. ``partition``: of all of them; None: each one's choice, or
-    that of its key."""
+    that of its key. ``keys``, ``values`` and ``timestamps`` are always the same lists: whoever finds that ``keys`` is not
+    empty may append to all three a record without headers and without a choice, which is what :meth:`append` does then."""
 
-    __slots__ = ("_output", "choices", "headers", "keys", "partition", "timestamps", "topic", "values")
+    __slots__ = ("_choices", "_headers", "_output", "keys", "partition", "timestamps", "topic", "values")
 
     def __init__(self, output: GatheredOutput, topic: str, partition: int | None) -> None:
         self.topic = topic
@@ -31,8 +32,9 @@ class TopicOutput:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
-        self.headers: list[Headers] | None = None
-        self.choices: list[Choice] | None = None
+        # Up to the last record that has any.
+        self._headers: list[Headers] = []
+        self._choices: list[Choice] = []
 
     def append(
         self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, choice: Choice = None
@@ -40,32 +42,27 @@ class TopicOutput:
         """Adds a record. ``choice``: its partitioner's. Raises MissingTopicError."""
         if not self.keys:
             self._output.begin(self)
-        if choice is not None or self.choices is not None:
-            self._append_choice(choice)
+        if choice is not None:
+            self._choices += [None] * (len(self.keys) - len(self._choices))
+            self._choices.append(choice)
+        if headers:
+            self._headers += [()] * (len(self.keys) - len(self._headers))
+            self._headers.append(headers)
         self.keys.append(key)
         self.values.append(value)
         self.timestamps.append(timestamp)
-        if headers or self.headers is not None:
-            self._append_headers(headers)
         if not self._output.is_gathering:
             self._output.hand_over()
 
-    def _append_choice(self, choice: Choice) -> None:
-        if self.choices is None:
-            self.choices = [None] * len(self.keys)
-        self.choices.append(choice)
-
-    def _append_headers(self, headers: Headers) -> None:
-        if self.headers is None:
-            self.headers = [()] * (len(self.keys) - 1)
-        self.headers.append(headers)
-
     def hand_over(self, collect: Collect) -> None:
         """Gives the records to the collector, and forgets them."""
-        columns = self.topic, self.keys, self.values, self.timestamps, self.headers
-        placed = self.partition if self.choices is None else self.choices
-        self.keys, self.values, self.timestamps, self.headers, self.choices = [], [], [], None, None
-        collect(*columns, placed)
+        count = len(self.keys)
+        headers = [*self._headers, *[()] * (count - len(self._headers))] if self._headers else None
+        choices = [*self._choices, *[None] * (count - len(self._choices))] if self._choices else None
+        columns = self.topic, self.keys[:], self.values[:], self.timestamps[:], headers
+        for column in (self.keys, self.values, self.timestamps, self._headers, self._choices):
+            column.clear()
+        collect(*columns, self.partition if choices is None else choices)
 
 
 class GatheredOutput:

@@ -21,6 +21,7 @@ from streamsrt.state.kinds import cache_of, functions_of
 from streamsrt.state.lru import LruCache
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
+from topology import serdes
 from topology.graph import nodes
 from topology.graph.store_kinds import Limit, store_traits
 from topology.spec.codecs import ProgramSerde
@@ -243,14 +244,22 @@ class PathBuilder:
         serialize = self.plan.value_serde(self.plan.specs[store]).serialize
         topic = self.plan.changelog_topic(store)
         assert topic is not None
-        append = self.env.output.to(topic, self.env.task_partition).append
+        output = self.env.output.to(topic, self.env.task_partition)
+        append, keys = output.append, output.keys
+        add_key, add_value, add_time = keys.append, output.values.append, output.timestamps.append
         marks_deletions = self.plan.marks_deletions(store)
 
         def log_row(key: bytes, value: object, timestamp: int, headers: Headers) -> None:
             if value is None:
                 append(key, None, timestamp, headers if marks_deletions else ())
+                return
+            raw = serialize(value)
+            if keys:
+                add_key(key)
+                add_value(raw)
+                add_time(timestamp)
             else:
-                append(key, serialize(value), timestamp, ())
+                append(key, raw, timestamp, ())
 
         return log_row
 
@@ -291,16 +300,30 @@ class PathBuilder:
     def _plain_sink(self, node: nodes.SinkNode, topic: str) -> Process:
         """One that writes to a topic by the keys of records."""
         env = self.env
-        serialize_key, serialize = self.plan.key_serde(node).serialize, self.plan.value_serde(node).serialize
-        append, write = env.output.to(topic).append, self._write(node)
+        key_serde, value_serde = self.plan.key_serde(node), self.plan.value_serde(node)
+        serialize_key, serialize = key_serde.serialize, value_serde.serialize
+        # Bytes are written as they are.
+        raw_key_type, raw_type = (bytes if serde is serdes.bytes else None for serde in (key_serde, value_serde))
+        output, write = env.output.to(topic), self._write(node)
+        append, keys = output.append, output.keys
+        add_key, add_value, add_time = keys.append, output.values.append, output.timestamps.append
 
         def process(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
-            if isinstance(key, Windowed):
-                write(topic, None, key, value, timestamp, headers)
-                return
             try:
-                raw_key = None if key is None else serialize_key(key)
-                append(raw_key, None if value is None else serialize(value), timestamp, headers)
+                if key is None or type(key) is raw_key_type:
+                    raw_key = key
+                elif isinstance(key, Windowed):
+                    write(topic, None, key, value, timestamp, headers)
+                    return
+                else:
+                    raw_key = serialize_key(key)
+                raw = value if value is None or type(value) is raw_type else serialize(value)
+                if keys and not headers:
+                    add_key(raw_key)
+                    add_value(raw)
+                    add_time(timestamp)
+                else:
+                    append(raw_key, raw, timestamp, headers)
             except (RecordError, StateError):
                 raise
             except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything

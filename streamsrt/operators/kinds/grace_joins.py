@@ -15,23 +15,27 @@ Source: KStreamKTableJoinProcessor and RocksDBTimeOrderedKeyValueBuffer of Kafka
 from __future__ import annotations
 
 from bisect import insort
-from functools import partial
+from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
+from streamsrt.errors import RecordError, StateError
+from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.engine.table_views import table_view_as_of
 from streamsrt.state.buffer import HeldFormat, HeldRecord
-from streamsrt.state.cache import Entry, KeyValueCache, RowFormat
+from streamsrt.state.cache import KeyValueCache, RowFormat
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of
 from streamsrt.state.snapshots import Values
+from topology import serdes
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.spec.processor import RecordMetadata
 
 _KEY_HEAD = Struct(">bq")
+_pack_head, _pack_number = _KEY_HEAD.pack, Struct(">i").pack
 _NUMBER_BYTES = 4
 _LAST_NUMBER = 0x7FFFFFFF
 _RECORDS_MAX = 10_000
@@ -51,6 +55,14 @@ class _Waiting(NamedTuple):
     timestamp: int
     headers: Headers
     origin: tuple[str, int, int]
+
+    @property
+    def metadata(self) -> RecordMetadata:
+        return RecordMetadata(*self.origin)
+
+    @property
+    def source(self) -> HeldRecord:
+        return HeldRecord(self.key, self.value, self.headers, self.timestamp)
 
 
 class _Buffer:
@@ -81,9 +93,11 @@ class _Buffer:
 
     def add(self, record: _Waiting) -> None:
         """Lets a record wait."""
-        self._load()
-        self._number = (self._number + 1) & _LAST_NUMBER
-        store_key = _KEY_HEAD.pack(0, record.timestamp) + record.key + self._number.to_bytes(_NUMBER_BYTES, "big")
+        if not self._loaded:
+            self._load()
+        key, value, timestamp, headers, origin = record
+        number = self._number = (self._number + 1) & _LAST_NUMBER
+        store_key = _pack_head(0, timestamp) + key + _pack_number(number)
         order = self._order
         if not order or store_key > order[-1]:
             order.append(store_key)
@@ -91,11 +105,11 @@ class _Buffer:
             insort(order, store_key, self._start)
         if len(self._records) < _RECORDS_MAX:
             self._records[store_key] = record
-        if store_key not in self._cache:
-            # No row has its number, so no look-up is needed.
-            self._cache[store_key] = Entry(store_key, None, -1)
-        _, value, timestamp, headers, origin = record
-        self._write(store_key, self._format.record_row(value, timestamp, headers, origin))
+        row = self._format.record_row(value, timestamp, headers, origin)
+        # No row has its number.
+        self._cache.put_new(store_key, row)
+        if self._log is not None:
+            self._log(store_key, row, self._env.system_time_ms, ())
 
     def first_until(self, time_ms: int) -> _Waiting | None:
         """The earliest record, if it is not later than ``time_ms``."""
@@ -104,13 +118,13 @@ class _Buffer:
         if self._start == len(self._order):
             return None
         store_key = self._order[self._start]
+        found = self._records.get(store_key)
+        if found is not None:
+            return found if found.timestamp <= time_ms else None
         if _KEY_HEAD.unpack_from(store_key)[1] > time_ms:
             return None
-        found = self._records.get(store_key)
-        if found is None:
-            held = self._format.from_bytes(key_of_waiting(store_key), self._cache[store_key].value)
-            found = _Waiting(held.key, held.new, held.timestamp, tuple(held.headers), held.origin)
-        return found
+        held = self._format.from_bytes(key_of_waiting(store_key), self._cache[store_key].value)
+        return _Waiting(held.key, held.new, held.timestamp, tuple(held.headers), held.origin)
 
     def remove_first(self) -> None:
         """Forgets the earliest record."""
@@ -120,7 +134,9 @@ class _Buffer:
             del self._order[: self._start]
             self._start = 0
         self._records.pop(store_key, None)
-        self._write(store_key, None)
+        self._cache.delete_new(store_key)
+        if self._log is not None:
+            self._log(store_key, None, self._env.system_time_ms, ())
 
     def snapshot(self) -> Values:
         """The number of the last record that waited, though none may wait now."""
@@ -131,11 +147,42 @@ class _Buffer:
         self._load()
         (self._number,) = map(int, values)
 
-    def _write(self, store_key: bytes, row: bytes | None) -> None:
-        env = self._env
-        self._cache.put(store_key, row, 0, (), next(env.sequence))
-        if self._log is not None:
-            self._log(store_key, row, env.system_time_ms, ())
+
+def _letting_go(
+    env: Environment,
+    node: str,
+    buffer: _Buffer,
+    from_key: Callable[[bytes], object] | None,
+    read: Callable[[bytes, bytes], object] | None,
+    join: Callable[[object, object, int, Headers], None],
+) -> Callable[[int], None]:
+    """What joins all records up to a time, in their order. ``from_key``, ``read``: make objects of the bytes; None: these
+    stay as they are."""
+
+    def let_go(until_ms: int) -> None:
+        found = buffer.first_until(until_ms)
+        if found is None:
+            return
+        before = env.place
+        try:
+            while found is not None:
+                # Failures are its own, not those of the record that lets it go.
+                env.position = found
+                raw, raw_value, timestamp, headers, _ = found
+                key = raw if from_key is None else from_key(raw)
+                value = raw_value if read is None else read(raw, raw_value)
+                try:
+                    join(key, value, timestamp, headers)
+                except (RecordError, StateError):
+                    raise
+                except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
+                    env.failed(node, error, key, value, timestamp, headers)
+                buffer.remove_first()
+                found = buffer.first_until(until_ms)
+        finally:
+            env.place = before
+
+    return let_go
 
 
 def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
@@ -147,29 +194,21 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
     assert row_as_of is not None, "the topology allows a grace period only for joins with versioned tables"
     key_serde = plan.serde_or_default(op.key_serde, "key", node.name)
     value_serde = plan.serde_or_default(op.value_serde, "value", node.name)
-    serialize, from_key = value_serde.serialize, key_serde.deserialize
+    serialize_key, serialize = key_serde.serialize, value_serde.serialize
+    # Bytes stay as they are.
+    raw_key_type, raw_type = (bytes if serde is serdes.bytes else None for serde in (key_serde, value_serde))
     buffer = _Buffer(builder, op.buffer, HeldFormat(op.buffer, bytes, bytes))
     time = env.stream_times.setdefault(node.name, StreamTime())
 
-    read = RowFormat(value_serde.serialize, value_serde.deserialize, store=op.buffer).read
+    from_key = None if raw_key_type else key_serde.deserialize
+    read = None if raw_type else RowFormat(serialize, value_serde.deserialize, store=op.buffer).read
 
     def join(key: object, value: object, timestamp: int, headers: Headers) -> None:
         row = None if key is None else row_as_of(key, timestamp)
         if row is not None or left:
             forward(key, joiner(key, value, row) if with_key else joiner(value, row), timestamp, headers)
 
-    def join_what_waited() -> None:
-        current = env.metadata
-        try:
-            while (found := buffer.first_until(time.ms - grace_ms)) is not None:
-                raw, raw_value, timestamp, headers, origin = found
-                env.metadata = RecordMetadata(*origin)
-                record = (from_key(raw), read(raw, raw_value), timestamp, headers)
-                with env.of_earlier(made.name, *record, partial(HeldRecord, raw, raw_value, headers, timestamp)):
-                    join(*record)
-                buffer.remove_first()
-        finally:
-            env.metadata = current
+    let_go = _letting_go(env, made.name, buffer, from_key, read, join)
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if value is None or (key is None and not left):
@@ -180,7 +219,9 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
             if timestamp > time.ms:
                 time.ms = timestamp
             origin = env.metadata or ("", -1, -1)
-            buffer.add(_Waiting(key_serde.serialize(key), serialize(value), timestamp, tuple(headers), origin))
-            join_what_waited()
+            raw_key = key if type(key) is raw_key_type else serialize_key(key)
+            raw = value if type(value) is raw_type else serialize(value)
+            buffer.add(_Waiting(raw_key, raw, timestamp, tuple(headers), origin))
+            let_go(time.ms - grace_ms)
 
     return process

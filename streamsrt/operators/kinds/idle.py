@@ -102,7 +102,7 @@ class IdleClosing:
     def close(self) -> int:
         """Closes the operators that are idle. Returns their number."""
         due = [each for each in self._idle if self._is_due(each)]
-        self._env.metadata = self._env.source = None
+        self._env.outside_of_records()
         for each in due:
             each.is_closed = True
             if each.close is None:

@@ -98,8 +98,8 @@ def _put_version(c: Compiler, node: ProcessorNode, store: str, flow: Flow, key: 
     if node.result_children or node.sends_old_values or c.plan.marks_deletions(store):
         raise TooComplex(f"{node.name}: changes of a versioned table are forwarded, or have headers")
     e = c.emitter
-    put, value = e.bind("put", cache_of(VersionedCache, c.caches, store).put), e.obj(flow.value)
-    e.line(f"{put}({key}, {value}, {flow.time}, {flow.headers or '()'}, 0)")
+    add, value = e.bind("add", cache_of(VersionedCache, c.caches, store).add), e.obj(flow.value)
+    e.line(f"{add}({key}, {value}, {flow.time})")
     c.log(store, key, flow, flow.time)
 
 
@@ -257,6 +257,13 @@ def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -
     op = node.operation
     assert isinstance(op, operations.TableSource | operations.TableFilter | operations.TableMapValues)
     env, store = builder.env, own_store(op)
+    if (
+        isinstance(op, operations.TableSource)
+        and store is not None
+        and rows_of(builder.plan.specs[store]) is RowsOfKey.VERSIONS
+        and not (node.result_children or node.sends_old_values)
+    ):
+        return _versions_step(builder, store)
     sends_old = node.sends_old_values
     computed = derived_row(op) or _unchanged
     cache = None if store is None else table_cache(env.caches, store)
@@ -287,6 +294,24 @@ def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -
             env.forward_version(put, made.forward, key, new, timestamp, headers, before)
         elif not cached:
             made.forward(key, new, timestamp, headers, before)
+
+    return process
+
+
+def _versions_step(builder: PathBuilder, store: str) -> Process:
+    """A source of versions which nobody but look-ups as of a time sees."""
+    add = cache_of(VersionedCache, builder.env.caches, store).add
+    serialize = builder.plan.key_serde(builder.plan.specs[store]).serialize
+    log_row, counters = builder.log_row(store), builder.env.counters
+
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
+        if key is None:
+            counters.dropped_null += 1
+            return
+        raw = serialize(key)
+        add(raw, value, timestamp)
+        if log_row is not None:
+            log_row(raw, value, timestamp, headers)
 
     return process
 

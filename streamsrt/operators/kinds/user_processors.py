@@ -24,7 +24,9 @@ from streamsrt.operators.engine.forwarded_records import check_forwarded, forwar
 from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
 from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule, anchored
 from streamsrt.operators.engine.user_metrics import NodeMetrics
+from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
+from streamsrt.state.direct_access import DirectAccess
 from streamsrt.state.kinds import cache_of, store_access
 from streamsrt.state.lru import LruCache
 from topology.graph import nodes, operations
@@ -46,7 +48,9 @@ def make_process(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode
     processor = op.supplier()
     if not (callable(getattr(processor, "init", None)) and callable(getattr(processor, "process", None))):
         raise TopologyError(f"the supplier of {node.name} returned {processor!r}, which is not a Processor", node.site)
-    return _runs(builder, processor, Context(builder, node, made, fixed_key=op.fixed_key), made)
+    context = Context(builder, node, made, fixed_key=op.fixed_key)
+    context.forward = context.forward_directly()  # type: ignore[method-assign]  # which is called for each record
+    return _runs(builder, processor, context, made)
 
 
 def wrap_operator(
@@ -82,7 +86,6 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
         if old is not None or type(headers) is not tuple:
             made.accept(key, value, timestamp, headers, old)
             return
-        before = context.current
         context.current = record = new(Record, (key, value, timestamp, headers))
         try:
             step(record)
@@ -91,7 +94,7 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
         except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
             made.fail(error, key, value, timestamp, headers)
         finally:
-            context.current = before
+            context.current = None
 
     if type(made) is PathNode:
         made.takes = take
@@ -205,6 +208,27 @@ class Context:
         finally:
             env.source = None
 
+    def forward_directly(self) -> Callable[..., None]:
+        """:meth:`forward` without what only few records need."""
+        to_all, usual, may_change_key = self._to_all, self.forward, not self._fixed_key
+
+        def forward(record: Record[object, object], child: str | None = None) -> None:
+            current = self.current
+            # Within a record of its own, no punctuation of this node is running.
+            if current is not None and child is None and type(record) is Record:
+                key, timestamp, headers = record[0], record[2], record[3]
+                if (
+                    type(timestamp) is int
+                    and 0 <= timestamp <= END_OF_TIME_MS
+                    and headers == ()
+                    and (may_change_key or key is current[0])
+                ):
+                    to_all(key, record[1], timestamp, headers)
+                    return
+            usual(record, child)
+
+        return forward
+
     def _forward(self, record: Record[object, object], child: str | None) -> None:
         old = record.old_value if isinstance(record, TableRecord) else None
         if child is None:
@@ -227,11 +251,17 @@ class Context:
             )
         spec = self._env.plan.specs[name]
         cache = self._env.caches[name]
-        on_change = self._builder.log(name)
-        if store_traits(spec).limit is Limit.COUNT:
-            cache_of(LruCache, self._env.caches, name).on_drop = on_change
         serde = self._env.plan.key_serde(spec)
-        access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
+        access: Any
+        if type(cache) is KeyValueCache and (spec.bare_values or not spec.timestamped):
+            access = DirectAccess(
+                cache, serde, self._now, context=self, sequence=self._env.sequence, log_row=self._builder.log_row(name)
+            )
+        else:
+            on_change = self._builder.log(name)
+            if store_traits(spec).limit is Limit.COUNT:
+                cache_of(LruCache, self._env.caches, name).on_drop = on_change
+            access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
         meter = self._env.store_meters.get(name)
         return access if meter is None else meter.before_access(access)
 
