@@ -677,7 +677,7 @@ class KafkaStreams(Queryable):
         listening = bound_socket(self.config.http_listen)
         if not self.config.application_server:
             server = reached_at(self.config.http_listen, listening.getsockname()[1])
-            self.config = self.config.model_copy(update={"application_server": server})
+            self.config = StreamsConfig.of(self.config, application_server=server)
         logger.info("HTTP at %s:%d", *listening.getsockname()[:2])
         return HttpServer(application(self), listening)
 
@@ -687,7 +687,7 @@ class KafkaStreams(Queryable):
 
     def _set_standbys_of_group(self, config: StreamsConfig, network: NetworkThread) -> None:
         """Writes the number of standbys into the settings of the group, where the program has one."""
-        if "num_standby_replicas" in config.model_fields_set and config.group_protocol == "streams":
+        if "num_standby_replicas" in config.given and config.group_protocol == "streams":
             standbys = str(config.num_standby_replicas)
             network.admin.alter_group_configs(config.application_id, {"streams.num.standby.replicas": standbys})
 
