@@ -15,12 +15,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from struct import error as struct_error
+from typing import TYPE_CHECKING
 
 import numpy as np
-from aiokafka.errors import KafkaError
-from aiokafka.record.default_records import DefaultRecordBatch
-from numpy.typing import NDArray
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
 from streamsrt.wire.kernels import read_records
@@ -45,15 +42,17 @@ from streamsrt.wire.records.plain import has_long_record, read_plain
 from streamsrt.wire.records.small import read_small
 from streamsrt.wire.records.uniform import read_uniform
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamsrt.wire.records.quick import DefaultRecordBatch
+
 LONG_RECORD_BYTES = 1 << 18
 """Of a record that has room for so many headers that reading them in one go takes more than ten milliseconds."""
 
 _ATTRIBUTES_LOW_BYTE = 22
 _SLACK = bytes(SLACK_BYTES)
 _RECORD_MINIMUM_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
-
-# What aiokafka's reader raises on bytes that are no records; the pure Python one runs off the end of its buffer.
-READER_ERRORS = (KafkaError, ValueError, IndexError, OverflowError, MemoryError, AssertionError, struct_error)
 
 
 def decode_batch(
@@ -137,6 +136,8 @@ def _dated(times: NDArray[np.int64], header: BatchHeader, bounds: tuple[int, int
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:
     """The quick reader's result; None if Kafka would read the records differently."""
+    from streamsrt.wire.records.quick import READER_ERRORS, DefaultRecordBatch  # see there
+
     try:
         batch = DefaultRecordBatch(view)
         if header.records_count <= header.last_offset_delta:
