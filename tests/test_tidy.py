@@ -426,9 +426,24 @@ def test_the_project_stands_alone() -> None:
 
 
 NOT_OF_EVERY_INSTANCE = (
-    *("aiokafka", "coordinator", "email", "importlib.metadata", "multiprocessing.connection", "pydantic", "rich", "typer"),
-    *(f"streamsrt.{name}" for name in ("avro", "backfill", "cli", "dead_letters", "faust", "schema_registry", "testing")),
-    *(f"streamsrt.runtime.{name}" for name in ("processes", "process_queries", "supervisor", "upgrade_status", "worker")),
+    *(
+        "aiokafka",
+        "coordinator",
+        "email",
+        "importlib.metadata",
+        "multiprocessing.connection",
+        "pydantic",
+        "rich",
+        "typer",
+    ),
+    *(
+        f"streamsrt.{name}"
+        for name in ("avro", "backfill", "cli", "dead_letters", "faust", "schema_registry", "testing")
+    ),
+    *(
+        f"streamsrt.runtime.{name}"
+        for name in ("processes", "process_queries", "supervisor", "upgrade_status", "worker")
+    ),
     *("streamsrt.http.server", "streamsrt.membership.classic.member"),
 )
 """What takes 20 MB more, and is needed by some instances only: with several stream threads, with SASL, with models, ..."""
