@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,9 +40,9 @@ from streamsrt.runtime.assembly import (
     ready_topology,
     refuse_missing_topics,
     refuse_other_build,
+    set_standbys_of_group,
     without_old_state,
 )
-from streamsrt.runtime.failing_version import put_upgrade_first
 from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.health import Readiness, why_not_alive, with_silence
 from streamsrt.runtime.instance_metrics import InstanceMetrics
@@ -51,17 +50,13 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, appl
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.memory import budget_text
 from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
-from streamsrt.runtime.process_queries import WHOLE_INSTANCE, ProcessQueries, QueryChannel, QueryServer, metrics_of_all
-from streamsrt.runtime.processes import StreamProcesses, crashed_before_quiet
 from streamsrt.runtime.results import ResultRecord, Results
-from streamsrt.runtime.supervisor import StreamThreadFailedError, total_of
 from streamsrt.runtime.task_table import task_table
 from streamsrt.runtime.topology_lock import locked
 from streamsrt.runtime.topology_version import LocalVersion, check_start
 from streamsrt.runtime.tuning import tune_process
-from streamsrt.runtime.values import ENDED, STATE_TRANSITIONS, Progress, State
+from streamsrt.runtime.values import ENDED, STATE_TRANSITIONS, Progress, State, total_of
 from streamsrt.runtime.watchdog import Watchdog
-from streamsrt.runtime.worker import run_worker, worker_config
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
 from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
@@ -70,7 +65,12 @@ from topology.graph.topology import Topology
 
 if TYPE_CHECKING:
     # It needs packages that an application without HTTP does not have.
+    from multiprocessing.connection import Connection
+
     from streamsrt.http.server import HttpServer
+    from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
+    from streamsrt.runtime.processes import StreamProcesses
+    from streamsrt.runtime.supervisor import StreamThreadFailedError
 
 logger = logging.getLogger(__name__)
 
@@ -234,7 +234,7 @@ class KafkaStreams(Queryable):
 
     def reported_metrics(self) -> list[Metric]:
         """What ``/metrics`` shows: where stream threads are processes, the first shows all, the others themselves."""
-        whole = metrics_of_all(self._channel) if self._worker == 1 and self._channel is not None else None
+        whole = self._channel.metrics_of_all() if self._worker == 1 and self._channel is not None else None
         return self.metrics() if whole is None else whole
 
     def local_queries(self) -> StoreQueries:
@@ -473,6 +473,11 @@ class KafkaStreams(Queryable):
         return processes.threads
 
     def _start_processes(self, *, stop_when_quiet: bool) -> None:
+        # Most instances have one stream thread, and need no processes.
+        from streamsrt.runtime.process_queries import WHOLE_INSTANCE, ProcessQueries, QueryChannel, QueryServer
+        from streamsrt.runtime.processes import StreamProcesses
+        from streamsrt.runtime.worker import run_worker, worker_config
+
         config, channel, leaving = self.config, QueryChannel.new(), self._leaving
 
         def work(index: int, control: Connection) -> None:
@@ -514,7 +519,7 @@ class KafkaStreams(Queryable):
             quiet_times = quiet_times + 1 if processes.summary.quiet else 0
             if until == "quiet" and processes.summary.failed and not stopping:
                 # Its tasks stay with its member until the session ends: the others are quiet without them.
-                crashed = crashed_before_quiet()
+                crashed = processes.crashed_before_quiet()
             is_over = (
                 crashed is not None
                 or self._stop_requested
@@ -615,7 +620,7 @@ class KafkaStreams(Queryable):
             network.start(config.default_api_timeout_ms / 1000)
             config = self._group_protocol.settle(config, network.admin)
             refuse_missing_topics(self.topology, config, network.admin)
-            self._set_standbys_of_group(config, network)
+            set_standbys_of_group(config, network)
             # Before joining: a member in the group would keep the backfill from ending.
             committed = network.admin.committed(config.application_id)
             refuse_half_written_state(config.application_id, committed)
@@ -662,6 +667,8 @@ class KafkaStreams(Queryable):
         handler = self._exception_handler
         response = Response.SHUTDOWN_CLIENT if handler is None else Response(handler(error))
         if response is not Response.SHUTDOWN_APPLICATION:
+            from streamsrt.runtime.failing_version import put_upgrade_first  # only failing instances need it
+
             put_upgrade_first(error, self.config, self.topology.epoch)
         return response
 
@@ -677,19 +684,13 @@ class KafkaStreams(Queryable):
         listening = bound_socket(self.config.http_listen)
         if not self.config.application_server:
             server = reached_at(self.config.http_listen, listening.getsockname()[1])
-            self.config = self.config.model_copy(update={"application_server": server})
+            self.config = StreamsConfig.of(self.config, application_server=server)
         logger.info("HTTP at %s:%d", *listening.getsockname()[:2])
         return HttpServer(application(self), listening)
 
     def _stop_http(self, server: HttpServer | None) -> None:
         if server is not None:
             server.stop()
-
-    def _set_standbys_of_group(self, config: StreamsConfig, network: NetworkThread) -> None:
-        """Writes the number of standbys into the settings of the group, where the program has one."""
-        if "num_standby_replicas" in config.model_fields_set and config.group_protocol == "streams":
-            standbys = str(config.num_standby_replicas)
-            network.admin.alter_group_configs(config.application_id, {"streams.num.standby.replicas": standbys})
 
 
 _REPLACE_PAUSE_S = 0.5

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable
+from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
-
-from aiokafka import conn as aiokafka_conn
 
 from streamsrt.client.values import SecurityConfig
 from streamsrt.errors import BrokerError, ConfigError
@@ -56,7 +55,7 @@ def check_security(config: SecurityConfig) -> None:
         raise ConfigError(f"sasl.mechanism={config.sasl_mechanism} needs sasl.username and sasl.password.")
     if config.sasl_mechanism == "OAUTHBEARER" and config.sasl_oauth_token_provider is None:
         raise ConfigError("sasl.mechanism=OAUTHBEARER needs a token provider (aiokafka.abc.AbstractTokenProvider).")
-    if config.sasl_mechanism == "GSSAPI" and aiokafka_conn.gssapi is None:
+    if config.sasl_mechanism == "GSSAPI" and find_spec("gssapi") is None:
         raise ConfigError("sasl.mechanism=GSSAPI needs the package gssapi.")
 
 
@@ -110,6 +109,8 @@ def _authenticator(config: SecurityConfig, host: str) -> Authenticator:
 
 
 def _made_by_aiokafka(config: SecurityConfig, host: str) -> Any:  # it has no types
+    from aiokafka import conn as aiokafka_conn  # 6 MB, for connections with SASL only
+
     loop = asyncio.get_running_loop()
     if config.sasl_mechanism == "PLAIN":
         return aiokafka_conn.SaslPlainAuthenticator(

@@ -491,6 +491,13 @@ def ready_topology(topology: Topology, config: StreamsConfig) -> Topology:
     return ready if config.topology_epoch is None else replace(ready, epoch=config.topology_epoch)
 
 
+def set_standbys_of_group(config: StreamsConfig, network: NetworkThread) -> None:
+    """Writes the number of standbys into the settings of the group, where the program has one."""
+    if "num_standby_replicas" in config.given and config.group_protocol == "streams":
+        standbys = str(config.num_standby_replicas)
+        network.admin.alter_group_configs(config.application_id, {"streams.num.standby.replicas": standbys})
+
+
 def refuse_other_build(topology: Topology, config: StreamsConfig) -> None:
     """Raises ConfigError where a setting that changes topologies was not given to the builder, too."""
     wanted, built = config.topology_optimization, dict(topology.settings).get("topology.optimization", "none")

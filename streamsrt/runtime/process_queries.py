@@ -97,6 +97,16 @@ class QueryChannel:
     def address(self, index: int) -> str:
         return f"\0{self.name}-{index}"
 
+    def metrics_of_all(self) -> list[Metric] | None:
+        """The metrics of the instance with all of its stream threads; None while it can't tell them: it starts or ends."""
+        try:
+            connection, found = _send(self, WHOLE_INSTANCE, Metrics(), DEFAULT_TIMEOUT_S)
+        except StreamsError:
+            return None
+        connection.close()
+        metrics: list[Metric] = found
+        return metrics
+
 
 class Answering(Protocol):
     """What the server needs of a stream thread: :class:`streamsrt.app.KafkaStreams`."""
@@ -279,17 +289,6 @@ class ProcessQueries(StoreQueries):
                 connection, answer = _send(self._channel, index, request, timeout_s)
                 connection.close()
                 yield answer
-
-
-def metrics_of_all(channel: QueryChannel) -> list[Metric] | None:
-    """The metrics of an instance with all of its stream threads; None while it can't tell them: it starts or ends."""
-    try:
-        connection, found = _send(channel, WHOLE_INSTANCE, Metrics(), DEFAULT_TIMEOUT_S)
-    except StreamsError:
-        return None
-    connection.close()
-    metrics: list[Metric] = found
-    return metrics
 
 
 def _send(channel: QueryChannel, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:

@@ -152,6 +152,14 @@ class StreamProcesses:
         if failure is not None:
             raise failure
 
+    @staticmethod
+    def crashed_before_quiet() -> StreamThreadFailedError:
+        """The error of an instance that was to process all input, and can't know any more whether it has."""
+        return StreamThreadFailedError(
+            "the process of a stream thread crashed before all input was processed (the log says how it ended); what it had "
+            "read is not committed. Run the application again to process the rest"
+        )
+
 
 def _supervisor_ended(pid: int, status: int) -> StreamsError:
     cause = ""
@@ -161,12 +169,4 @@ def _supervisor_ended(pid: int, status: int) -> StreamsError:
         f"the supervisor of the stream threads (process {pid}) {ending(status)}, and all stream threads with it.{cause} "
         "Nothing is lost: what was not committed is processed again, after a restart or by other instances. Start this "
         "instance again"
-    )
-
-
-def crashed_before_quiet() -> StreamThreadFailedError:
-    """The error of an instance that was to process all input, and can't know any more whether it has."""
-    return StreamThreadFailedError(
-        "the process of a stream thread crashed before all input was processed (the log says how it ended); what it had "
-        "read is not committed. Run the application again to process the rest"
     )

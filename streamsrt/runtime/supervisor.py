@@ -28,16 +28,15 @@ import signal
 import sys
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, application_shutdown
-from streamsrt.runtime.values import MemoryUse, Progress, State
+from streamsrt.runtime.values import Progress, State, total_of
 
 logger = logging.getLogger(__name__)
 
@@ -353,34 +352,6 @@ class Supervisor:
             self._threads,
         )
         self._send_up(summary)
-
-
-def total_of(state: State, parts: Iterable[Progress]) -> Progress:
-    """Adds up the progress of several stream threads."""
-    parts = list(parts)
-    left = [part.known_lag_records for part in parts]
-    counters: Counter[str] = Counter()
-    of_subtopologies: dict[str, Counter[str]] = {}
-    for part in parts:
-        counters.update(part.counters)
-        for subtopology_id, counted in part.subtopology_counters.items():
-            of_subtopologies.setdefault(subtopology_id, Counter()).update(counted)
-    return Progress(
-        state=state,
-        tasks=tuple(task for part in parts for task in part.tasks),
-        processed_records=sum(part.processed_records for part in parts),
-        restored_records=sum(part.restored_records for part in parts),
-        commits=sum(part.commits for part in parts),
-        counters=dict(counters),
-        subtopology_counters=of_subtopologies,
-        statuses=tuple(dict.fromkeys(status for part in parts for status in part.statuses)),
-        opened_tasks=sum(part.opened_tasks for part in parts),
-        closed_tasks=sum(part.closed_tasks for part in parts),
-        loops=tuple(loop for part in parts for loop in part.loops),
-        assignment_changes=tuple(change for part in parts for change in part.assignment_changes),
-        memory=MemoryUse(*map(sum, zip(*(astuple(part.memory) for part in parts), strict=True))),
-        left_records=None if None in left else sum(map(int, filter(None, left))),
-    )
 
 
 def ending(status: int) -> str:

@@ -7,8 +7,9 @@ the instance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -231,3 +232,31 @@ class Progress:
         if known is not None:
             return f"lag {known:,}"
         return "lag unknown" if self.tasks else ""
+
+
+def total_of(state: State, parts: Iterable[Progress]) -> Progress:
+    """Adds up the progress of several stream threads."""
+    parts = list(parts)
+    left = [part.known_lag_records for part in parts]
+    counters: Counter[str] = Counter()
+    of_subtopologies: dict[str, Counter[str]] = {}
+    for part in parts:
+        counters.update(part.counters)
+        for subtopology_id, counts in part.subtopology_counters.items():
+            of_subtopologies.setdefault(subtopology_id, Counter()).update(counts)
+    return Progress(
+        state=state,
+        tasks=tuple(task for part in parts for task in part.tasks),
+        processed_records=sum(part.processed_records for part in parts),
+        restored_records=sum(part.restored_records for part in parts),
+        commits=sum(part.commits for part in parts),
+        counters=dict(counters),
+        subtopology_counters=of_subtopologies,
+        statuses=tuple(dict.fromkeys(status for part in parts for status in part.statuses)),
+        opened_tasks=sum(part.opened_tasks for part in parts),
+        closed_tasks=sum(part.closed_tasks for part in parts),
+        loops=tuple(loop for part in parts for loop in part.loops),
+        assignment_changes=tuple(change for part in parts for change in part.assignment_changes),
+        memory=MemoryUse(*map(sum, zip(*(astuple(part.memory) for part in parts), strict=True))),
+        left_records=None if None in left else sum(map(int, filter(None, left))),
+    )

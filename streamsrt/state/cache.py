@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, attrgetter
 from struct import Struct
-from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Keys, Row
@@ -59,13 +59,10 @@ class ReadableBytes(Protocol):
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
 
 
-@runtime_checkable
 class RestoresStamped(Protocol):
     """A byte store that puts timestamps before the values itself."""
 
-    def restore_stamped(
-        self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], next_offset: int, /
-    ) -> None: ...
+    def restore_stamped(self, columns: ChangelogColumns, /) -> None: ...
 
 
 class Entry:
@@ -466,8 +463,9 @@ class KeyValueCache(dict[bytes, Entry]):
     def restore(self, columns: ChangelogColumns) -> None:
         """Applies records of the changelog to the store."""
         store = self.store
-        if self.fold is None and self.format.timestamped and isinstance(store, RestoresStamped):
-            store.restore_stamped(columns.keys, columns.values, columns.timestamps, columns.next_offset)
+        # isinstance() takes 40 us for a protocol.
+        if self.fold is None and self.format.timestamped and hasattr(store, "restore_stamped"):
+            cast(RestoresStamped, store).restore_stamped(columns)
         elif self.fold is None:
             rows = self.format.rows(columns.timestamps, columns.values)
             store.restore(columns.keys, rows, columns.next_offset)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
+from streamsrt.wire.records.columns import Tables
+
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Those of one record, in order."""
 
@@ -23,6 +25,9 @@ class ChangelogColumns(Protocol):
 
     @property
     def headers(self) -> Sequence[Headers] | None: ...
+
+    @property
+    def tables(self) -> Tables | None: ...
 
     @property
     def next_offset(self) -> int: ...

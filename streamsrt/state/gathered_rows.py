@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from streamsrt.state.key_order import positions_in_order
 from streamsrt.state.rocksdb_files import DATA
+from streamsrt.wire.records.columns import Tables
 
 _CHUNK_ROWS = 1024
 _TABLE_RECORDS = 32
@@ -128,16 +129,27 @@ class GatheredRows:
         if not self._rows and (self._tables or len(keys) >= _TABLE_RECORDS):
             records = _records(keys, values, timestamps)
             if records is not None:
-                self._tables.append(records)
-                self._order = None
-                self._table_records += len(keys)
-                self.size_bytes += records.size_bytes
+                self._add_records(records)
                 return
         self._leave_tables()
         if timestamps is not None:
             values = _stamped(timestamps, values)
         self._rows.update(zip(keys, values, strict=True))
         self.size_bytes += sum(map(len, keys)) + sum(map(len, filter(None, values))) + _ROW_OVERHEAD_BYTES * len(keys)
+
+    def add_tables(self, tables: Tables) -> bool:
+        """Adds records of the changelog with their timestamps before the values, as :meth:`add` does; False where they have
+        to be added as columns."""
+        if self._rows or not 0 < tables.runs[0][0].shape[1] <= _KEY_BYTES_MAX:
+            return False
+        self._add_records(_of_tables(tables))
+        return True
+
+    def _add_records(self, records: _Records) -> None:
+        self._tables.append(records)
+        self._order = None
+        self._table_records += len(records.keys)
+        self.size_bytes += records.size_bytes
 
     def _leave_tables(self) -> None:
         if not self._tables:
@@ -191,6 +203,16 @@ class GatheredRows:
         if int(sizes.min()) < int(sizes.max()):
             keys = np.concatenate((keys, sizes.astype(np.uint8).reshape(-1, 1)), axis=1)
         return records, _last_in_order(keys)
+
+
+def _of_tables(tables: Tables) -> _Records:
+    count = len(tables.times)
+    keys = np.concatenate([part for part, _ in tables.runs])
+    values = np.empty((count, _WORD_BYTES + tables.runs[0][1].shape[1]), np.uint8)
+    values[:, :_WORD_BYTES] = tables.times.astype(">i8").view(np.uint8).reshape(count, _WORD_BYTES)
+    np.concatenate([part for _, part in tables.runs], out=values[:, _WORD_BYTES:])
+    key_sizes, value_sizes = (np.full(count, table.shape[1], np.int64) for table in (keys, values))
+    return _Records(keys, key_sizes, values.reshape(-1), value_sizes)
 
 
 def _records(

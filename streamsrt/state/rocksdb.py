@@ -55,6 +55,7 @@ from rocksdict import (
 )
 
 from streamsrt.errors import ConfigError, StateError, StreamsError
+from streamsrt.state.columns import ChangelogColumns
 from streamsrt.state.deletion import delete_store
 from streamsrt.state.failures import store_error
 from streamsrt.state.gathered_rows import Chunk, GatheredRows
@@ -424,29 +425,28 @@ class RocksDBStore:
             raise self.translated(error, "written") from error
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
-        self._restore(keys, values, None, next_offset)
-
-    def restore_stamped(
-        self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], next_offset: int
-    ) -> None:
-        """:meth:`restore` with each value behind its timestamp, which takes 8 bytes."""
-        self._restore(keys, values, timestamps, next_offset)
-
-    def _restore(
-        self,
-        keys: Sequence[bytes],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int] | None,
-        next_offset: int,
-    ) -> None:
-        db = self._db
-        if db is None:
-            raise StoreClosedError(self.name)
+        db = self._opened_for_restoring()
         if len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys and {len(values)} values to restore in store {self.name!r}")
-        gathered = self._gathered
         if keys:
-            gathered.add(keys, values, timestamps)
+            self._gathered.add(keys, values)
+        self._restored(db, next_offset)
+
+    def restore_stamped(self, columns: ChangelogColumns) -> None:
+        """:meth:`restore` with each value behind its timestamp, which takes 8 bytes."""
+        db = self._opened_for_restoring()
+        tables = columns.tables
+        if (tables is None or not self._gathered.add_tables(tables)) and columns.keys:
+            self._gathered.add(columns.keys, columns.values, columns.timestamps)
+        self._restored(db, columns.next_offset)
+
+    def _opened_for_restoring(self) -> Rdict:
+        if self._db is None:
+            raise StoreClosedError(self.name)
+        return self._db
+
+    def _restored(self, db: Rdict, next_offset: int) -> None:
+        gathered = self._gathered
         self._is_gathering = True
         self._changelog_offset = next_offset
         self._get = self._get_after_restoring

@@ -643,7 +643,8 @@ class Task:
 
     def restore(self, store: str, columns: RecordColumns) -> None:
         """Applies records of the store's changelog. Nothing may be processed between the first and the last of them."""
-        if self._plan.specs[store].source_topic is not None and None in columns.keys:
+        has_other_keys = self._plan.specs[store].source_topic is not None and columns.tables is None
+        if has_other_keys and None in columns.keys:
             columns = selected(columns, columns.timestamps, [key is not None for key in columns.keys])
         try:
             self.caches[store].restore(columns)

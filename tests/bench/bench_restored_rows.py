@@ -90,7 +90,7 @@ def restoring(name: str, folder: Path, rows: int = ROWS) -> Callable[[], None]:
         for first in range(0, len(logs[0]), FETCHED_BATCHES):
             for log, cache in zip(logs, caches, strict=True):
                 fetched = memoryview(b"".join(log[first : first + FETCHED_BATCHES]))
-                for columns in iter_columns(fetched, from_offset=first * BATCH_RECORDS):
+                for columns in iter_columns(fetched, from_offset=first * BATCH_RECORDS, as_tables=True):
                     cache.restore(columns)
         for store in stores:
             if hasattr(store, "end_restoring"):

@@ -276,7 +276,7 @@ class ChangelogWork:
         if not self._waiting:
             return None
         life, fetched = self._waiting.popleft()
-        batches = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted)
+        batches = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted, as_tables=True)
         return _Fetch(life, fetched, batches)
 
     def _apply_some(self, current: _Fetch) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,18 @@ from streamsrt.wire.kernels import UnreadItems
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 Times: TypeAlias = list[int] | NDArray[np.int64]
+Table: TypeAlias = NDArray[np.uint8]
+"""A row for each item, a column for each byte."""
+
+
+class Tables(NamedTuple):
+    """Keys and values that all have the same sizes, where they lie in the buffer that they were read from.
+
+    ``runs``: tables of keys and of values, for some records each, in their order. ``times``: of all records.
+    """
+
+    runs: list[tuple[Table, Table]]
+    times: NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +47,11 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def tables(self) -> Tables | None:
+        """Keys and values as tables, where they were read as such."""
+        return None
 
     def __eq__(self, other: object) -> bool:
         return self._compared() == other._compared() if isinstance(other, RecordColumns) else NotImplemented
@@ -178,3 +195,61 @@ class LazyColumns(RecordColumns):
     @property
     def first_timestamp(self) -> int:
         return int(self._records.times[0])
+
+
+class TableColumns(RecordColumns):
+    """Records that were read as tables. They become lists when somebody asks for them, which a restore never does.
+
+    They keep the buffer that the records were read from.
+    """
+
+    __slots__ = ("_keys", "_tables", "_timestamps", "_values")
+
+    def __init__(self, tables: Tables, base_offset: int, next_offset: int, timestamp_bounds: tuple[int, int]) -> None:
+        self._tables = tables
+        self._keys: list[bytes | None] | None = None
+        self._values: list[bytes | None] | None = None
+        self._timestamps: list[int] | None = None
+        self.base_offset, self.next_offset = base_offset, next_offset
+        self.offsets = self.headers = None
+        self.timestamp_bounds = timestamp_bounds
+        self.times = tables.times
+
+    def __len__(self) -> int:
+        return len(self._tables.times)
+
+    def __reduce__(self) -> tuple[type[RecordColumns], tuple[object, ...]]:
+        columns = self.keys, self.values, self.timestamps, self.base_offset, self.next_offset
+        return RecordColumns, (*columns, None, None, self.timestamp_bounds)
+
+    @property
+    def tables(self) -> Tables:
+        return self._tables
+
+    @property
+    def keys(self) -> list[bytes | None]:  # type: ignore[override]
+        if self._keys is None:
+            self._keys = [key for keys, _ in self._tables.runs for key in _rows(keys)]
+        return self._keys
+
+    @property
+    def values(self) -> list[bytes | None]:  # type: ignore[override]
+        if self._values is None:
+            self._values = [value for _, values in self._tables.runs for value in _rows(values)]
+        return self._values
+
+    @property
+    def timestamps(self) -> list[int]:  # type: ignore[override]
+        if self._timestamps is None:
+            self._timestamps = self._tables.times.tolist()
+        return self._timestamps
+
+    @property
+    def has_nulls(self) -> tuple[bool, bool]:
+        return False, False
+
+
+def _rows(table: Table) -> list[bytes]:
+    count, size = table.shape
+    rows: list[bytes] = table.view(f"V{size}")[:, 0].tolist() if size else [b""] * count
+    return rows

@@ -15,18 +15,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from struct import error as struct_error
+from typing import TYPE_CHECKING
 
 import numpy as np
-from aiokafka.errors import KafkaError
-from aiokafka.record.default_records import DefaultRecordBatch
-from numpy.typing import NDArray
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
 from streamsrt.wire.kernels import read_records
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
-from streamsrt.wire.records.columns import Headers, LazyColumns, RecordColumns, UnreadRecords
+from streamsrt.wire.records.columns import Headers, LazyColumns, RecordColumns, TableColumns, UnreadRecords
 from streamsrt.wire.records.header import (
     CODEC_MASK,
     CONTROL_KEY,
@@ -43,7 +40,12 @@ from streamsrt.wire.records.header import (
 )
 from streamsrt.wire.records.plain import has_long_record, read_plain
 from streamsrt.wire.records.small import read_small
-from streamsrt.wire.records.uniform import read_uniform
+from streamsrt.wire.records.uniform import read_tables, read_uniform
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamsrt.wire.records.quick import DefaultRecordBatch
 
 LONG_RECORD_BYTES = 1 << 18
 """Of a record that has room for so many headers that reading them in one go takes more than ten milliseconds."""
@@ -51,9 +53,6 @@ LONG_RECORD_BYTES = 1 << 18
 _ATTRIBUTES_LOW_BYTE = 22
 _SLACK = bytes(SLACK_BYTES)
 _RECORD_MINIMUM_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
-
-# What aiokafka's reader raises on bytes that are no records; the pure Python one runs off the end of its buffer.
-READER_ERRORS = (KafkaError, ValueError, IndexError, OverflowError, MemoryError, AssertionError, struct_error)
 
 
 def decode_batch(
@@ -77,15 +76,27 @@ def decode_batch(
 
 
 def decode_records(
-    buffer: Buffer, position: int, header: BatchHeader, headers: bool, limit_bytes: int, *, lazily: bool = False
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    headers: bool,
+    limit_bytes: int,
+    *,
+    lazily: bool = False,
+    as_tables: bool = False,
 ) -> RecordColumns:
     """``lazily``: keys, values and timestamps may be read later. That is slower if they are, as the bytes have left the
-    processor's cache."""
+    processor's cache. ``as_tables``: for a caller that takes keys and values as tables where they all have the same sizes.
+    """
     view = readable(buffer, position, header, limit_bytes)
     check_count(header, len(view))
     records = view[HEADER_SIZE_BYTES:]
     if header.records_count > header.last_offset_delta:
         shape = header.records_count, header.base_timestamp
+        tables = read_tables(records, *shape) if as_tables else None
+        if tables is not None:
+            bounds = _dated(tables.times, header, (int(tables.times.min()), int(tables.times.max())))
+            return TableColumns(tables, header.base_offset, header.next_offset, bounds)
         native = read_records(records, *shape)
         if native is not None:
             return _unread_columns(native, header, (native.low_ms, native.high_ms), lazily)
@@ -137,6 +148,8 @@ def _dated(times: NDArray[np.int64], header: BatchHeader, bounds: tuple[int, int
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:
     """The quick reader's result; None if Kafka would read the records differently."""
+    from streamsrt.wire.records.quick import READER_ERRORS, DefaultRecordBatch  # see there
+
     try:
         batch = DefaultRecordBatch(view)
         if header.records_count <= header.last_offset_delta:
@@ -337,6 +350,7 @@ def iter_columns(
     headers: bool = True,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
     lazily: bool = False,
+    as_tables: bool = False,
 ) -> Iterator[RecordColumns]:
     """Records of a fetch answer from `from_offset` on, one item per batch that has any, each decoded when its turn comes.
 
@@ -344,7 +358,7 @@ def iter_columns(
     of aborted transactions, are passed over: the `next_offset` of the item before moves past them. If there is no item
     at all, one without records carries the position. So the last item's `next_offset` is where to fetch next, and
     no item means that the buffer has no whole batch. Errors as of `decode_batch`, when the broken batch's turn comes.
-    `lazily`: as of `decode_records`.
+    `lazily` and `as_tables`: as of `decode_records`.
     """
     transactions = _AbortedTransactions(aborted) if aborted is not None else None
     columns: RecordColumns | None = None
@@ -357,7 +371,9 @@ def iter_columns(
                     yield columns
                 if verify_crc:
                     check_crc(buffer, position, header)
-                found = decode_records(buffer, position, header, headers, limit_bytes, lazily=lazily)
+                found = decode_records(
+                    buffer, position, header, headers, limit_bytes, lazily=lazily, as_tables=as_tables
+                )
                 columns = found.from_offset(from_offset)
         except DecodeError as error:
             error.next_offset = next_offset

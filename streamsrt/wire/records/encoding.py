@@ -12,8 +12,6 @@ from itertools import repeat
 from struct import Struct
 from struct import error as struct_error
 
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-
 from streamsrt.checksum import crc32c
 from streamsrt.wire.compression import Compression, compress
 from streamsrt.wire.kernels import write_records
@@ -139,6 +137,8 @@ def encode_records(
         written = write_records(keys, values, timestamps, base_timestamp)
         if written is not None:
             return memoryview(written)
+    from streamsrt.wire.records.quick import DefaultRecordBatchBuilder  # see there
+
     builder = DefaultRecordBatchBuilder(
         magic=MAGIC,
         compression_type=Compression.NONE,

@@ -15,12 +15,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from aiokafka.record.default_records import DefaultRecordBatch
-
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
-from streamsrt.wire.records.decoding import READER_ERRORS, ascending, check_count, readable, with_largest
+from streamsrt.wire.records.decoding import ascending, check_count, readable, with_largest
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader, read_header
 from streamsrt.wire.records.latest import largest_of_simple
 from streamsrt.wire.records.overlong import may_be_overlong
@@ -199,6 +197,8 @@ def _quick_columns(
 ) -> _Found | None:
     """The columns of a piece that follows this many records; None if Kafka would read them differently. The timestamp
     must be the first column."""
+    from streamsrt.wire.records.quick import READER_ERRORS, DefaultRecordBatch  # see there
+
     try:
         rows = list(DefaultRecordBatch(batch))
         headers_count = sum(map(len, filter(None, map(_headers, rows))))

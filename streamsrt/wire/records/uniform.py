@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from streamsrt.wire.records.columns import Table, Tables
+
 RECORDS_MIN = 384
 """Fewer records cost less one by one."""
 
@@ -99,6 +101,28 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
         return None
     return Uniform(records, runs, _timestamps(records, runs, base_timestamp))
+
+
+def read_tables(records: memoryview, count: int, base_timestamp: int) -> Tables | None:
+    """The same as tables, which takes no object for a record; None also where keys or values are null, or their sizes differ
+    between runs."""
+    if count < RECORDS_MIN or not _looks_uniform(records):
+        return None
+    runs = _runs(records, count)
+    if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
+        return None
+    sizes = {(run.key_size, run.value_size) for run in runs}
+    if len(sizes) > 1 or min(sizes.pop()) < 0:
+        return None
+    tables = [
+        (_table(records, run, run.key_at, run.key_size), _table(records, run, run.value_at, run.value_size))
+        for run in runs
+    ]
+    return Tables(tables, _timestamps(records, runs, base_timestamp))
+
+
+def _table(records: memoryview, run: _Run, at: int, size: int) -> Table:
+    return np.ndarray((run.length, size), _BYTE, records, run.position + at, (run.size, 1))
 
 
 def survey_uniform(

@@ -15,10 +15,11 @@ from streamsrt.backfill.sources import connected
 from streamsrt.cli.entry import run_command_line
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
-from streamsrt.wire.records import encode_batch
+from streamsrt.wire.records import encode_batch, iter_columns
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.cli import stopped_app
 from tests.streamsrt.cli.conftest import Command
+from topology import serdes
 
 APPLICATION = "tests.streamsrt.cli.stopped_app:topology"
 MINUTE_MS = 60_000
@@ -97,6 +98,30 @@ def test_rows_are_read_by_the_serdes_of_the_application(command: Command, stoppe
         command, stopped.before, "--store", "sessions", "--application", APPLICATION, "--from", "2", "--to", "2"
     )
     assert (session["value"], session["window_start"], session["window_end"]) == ("2", MINUTE_MS, MINUTE_MS)
+
+
+def test_rows_that_were_restored_in_files_are_inspected_and_compared(
+    command: Command, stopped: Stopped, tmp_path: Path
+) -> None:
+    restored, of_counts = tmp_path / "restored", ("--store", "counts", "--application", APPLICATION)
+    shutil.copytree(stopped.before, restored)
+    store = RocksDBStore(restored / "stopped/stores/counts/0", "counts", RocksDBOptions(write_buffer_bytes=64 << 10))
+    store.begin_restoring(1_000_000)
+    keys: list[bytes | None] = [serdes.integer.serialize(number) for number in range(1000)]
+    values: list[bytes | None] = [serdes.long.serialize(number) for number in range(1000)]
+    for columns in iter_columns(encode_batch(keys, values, [MINUTE_MS] * 1000), as_tables=True):
+        store.restore_stamped(columns)
+    store.end_restoring()
+    files = list(store.path.glob("*.sst"))
+    store.close()
+    assert len(files) == 2, "what was there, and a file of what was restored"
+    rows = inspected(command, restored, *of_counts, "--limit", 2000)
+    assert {row["key"]: row["value"] for row in rows} == {str(number): str(number) for number in range(1000)}
+    (found,) = [row for row in inspected(command, restored) if row["store"] == "counts"]
+    assert found["position"] == 1000
+    assert 1000 <= found["rows"] < 1010, "an estimate, in which rows count that are overwritten"
+    done = command("state", "diff", stopped.before, restored, *of_counts, "--json")
+    assert (done.code, done.rows[0]["second_rows"]) == (10, 1000)
 
 
 @pytest.mark.parametrize("store", ["totals", "first-totals"])

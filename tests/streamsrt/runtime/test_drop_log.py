@@ -11,8 +11,7 @@ from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRe
 from streamsrt.membership.values import LeftGroup, Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
 from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops, has_drops, late_records_advice
-from streamsrt.runtime.supervisor import total_of
-from streamsrt.runtime.values import State
+from streamsrt.runtime.values import State, total_of
 from streamsrt.tasks.output.refused_records import RefusedRecords
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.error_codes import ErrorCode

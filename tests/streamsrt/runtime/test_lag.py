@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamsrt.app import KafkaStreams
-from streamsrt.runtime.supervisor import total_of
 from streamsrt.runtime.task_table import task_table
-from streamsrt.runtime.values import Progress, State, TaskProgress
+from streamsrt.runtime.values import Progress, State, TaskProgress, total_of
 from tests.fixtures_brokers import BundledBroker
 from tests.system.cluster import Row, connected
 from tests.system.processes import wait_until

@@ -8,8 +8,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.membership.values import Tasks
 from streamsrt.runtime.memory import ROUNDS_AT_REST, MemoryMeter, budget_text, memory_text
 from streamsrt.runtime.metrics import memory_metrics
-from streamsrt.runtime.supervisor import total_of
-from streamsrt.runtime.values import MemoryUse, Progress, State
+from streamsrt.runtime.values import MemoryUse, Progress, State, total_of
 from tests.streamsrt.rig import Rig
 
 BUDGET = MemoryUse(limit_bytes=8 << 20, record_cache_bytes=1 << 20, rocksdb_bytes=2 << 20, state_bytes=5 << 20)

@@ -18,7 +18,7 @@ from streamsrt.queries.routing import StoreDirectory
 from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
 from streamsrt.queries.values import FailureReason, HostInfo, KeyQuery, PrefixQuery, RangeQuery, WindowKeyQuery
 from streamsrt.runtime.metrics import Metric
-from streamsrt.runtime.process_queries import WHOLE_INSTANCE, ProcessQueries, QueryChannel, QueryServer, metrics_of_all
+from streamsrt.runtime.process_queries import WHOLE_INSTANCE, ProcessQueries, QueryChannel, QueryServer
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import APPLICATION_ID, CHANGELOG, Rig, counting, number
@@ -166,11 +166,11 @@ def test_metrics_and_sizes_are_those_of_all(scene: Scene) -> None:
 
 
 def test_the_first_stream_thread_shows_the_metrics_of_the_whole_instance(scene: Scene) -> None:
-    assert metrics_of_all(scene.channel) is None, "the instance is starting"
+    assert scene.channel.metrics_of_all() is None, "the instance is starting"
     server = QueryServer(scene.channel, WHOLE_INSTANCE, Whole(scene.queries))
-    assert [each.name for each in metrics_of_all(scene.channel) or ()] == ["some-total"] * 2
+    assert [each.name for each in scene.channel.metrics_of_all() or ()] == ["some-total"] * 2
     server.close()
-    assert metrics_of_all(scene.channel) is None, "it ends"
+    assert scene.channel.metrics_of_all() is None, "it ends"
 
 
 def test_only_who_knows_the_secret_is_answered(scene: Scene) -> None:

@@ -64,13 +64,11 @@ class SlowStore:
         self._store = store
         self._pause = pause
 
-    def restore_stamped(
-        self, keys: list[bytes], values: list[bytes | None], timestamps: list[int], next_offset: int
-    ) -> None:
-        half = len(keys) // 2
-        self._store.restore_stamped(keys[:half], values[:half], timestamps[:half], next_offset)
+    def restore_stamped(self, columns: RecordColumns) -> None:
+        half = len(columns) // 2
+        self._store.restore_stamped(columns.cut(0, half))
         self._pause.stand()
-        self._store.restore_stamped(keys[half:], values[half:], timestamps[half:], next_offset)
+        self._store.restore_stamped(columns.cut(half))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

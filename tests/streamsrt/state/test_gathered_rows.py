@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsrt.state.gathered_rows import GatheredRows
+from streamsrt.wire.records.columns import Tables
 
 Records = list[tuple[bytes, bytes | None, int]]
 
@@ -18,6 +20,18 @@ def expected(records: Records, *, is_stamped: bool) -> list[tuple[bytes, bytes |
     for key, value, timestamp in records:
         rows[b"d" + key] = struct.pack(">q", timestamp) + value if is_stamped and value is not None else value
     return sorted(rows.items())
+
+
+def as_tables(records: Records) -> Tables:
+    """In two runs, with something between the rows."""
+    half, times = len(records) // 2, np.array([timestamp for _, _, timestamp in records])
+    runs = []
+    for part in filter(None, (records[:half], records[half:])):
+        key_size, value_size = len(part[0][0]), len(part[0][1] or b"")
+        laid_out = b"".join(b"-" + key + (value or b"") + b"-" for key, value, _ in part)
+        table = np.frombuffer(laid_out, np.uint8).reshape(len(part), -1)
+        runs.append((table[:, 1 : 1 + key_size], table[:, 1 + key_size : 1 + key_size + value_size]))
+    return Tables(runs, times)
 
 
 def gathered(batches: list[Records], *, is_stamped: bool, settles: bool) -> GatheredRows:
@@ -65,6 +79,28 @@ _records = st.tuples(st.binary(max_size=3), st.one_of(st.none(), st.binary(max_s
 def test_the_last_row_of_each_key_comes_out_in_order(batches: list[Records], is_stamped: bool, settles: bool) -> None:
     rows = gathered(batches, is_stamped=is_stamped, settles=settles)
     assert in_order(rows) == expected([row for batch in batches for row in batch], is_stamped=is_stamped)
+
+
+@given(batches_of_one_size(), st.booleans(), st.lists(_records, max_size=40), st.sampled_from([0, 1, 3]))
+def test_tables_are_gathered_as_their_records_are(
+    batches: list[Records], settles: bool, odd: Records, odd_comes: int
+) -> None:
+    rows, added = GatheredRows(), list(batches)
+    if odd:
+        added.insert(odd_comes, odd)
+    for records in added:
+        if records is odd or not rows.add_tables(as_tables(records)):
+            rows.add(*zip(*records, strict=True))  # type: ignore[arg-type]  # keys, values and timestamps
+        if settles:
+            rows.settle()
+    assert in_order(rows) == expected([row for batch in added for row in batch], is_stamped=True)
+
+
+@pytest.mark.parametrize("size", [0, 65])
+def test_tables_of_empty_or_long_keys_are_refused(size: int) -> None:
+    rows = GatheredRows()
+    assert not rows.add_tables(as_tables([(b"k" * size, b"v", 1)] * 400))
+    assert (len(rows), rows.size_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("odd", [(b"longer", b"v", 1), (b"k000", b"", 1), (b"k000", None, 1), (b"", b"v", 1)])

@@ -18,7 +18,7 @@ from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.state.rocksdb_files import RocksDBFiles
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
-from streamsrt.wire.records import RecordColumns
+from streamsrt.wire.records import RecordColumns, encode_batch, iter_columns
 from tests.store_kinds import KINDS, pipe
 from tests.streamsrt.state.writer import logged, run_writer_and_kill_it
 from topology import serdes
@@ -159,14 +159,19 @@ def test_what_is_durable_while_files_are_restored_is_of_one_offset(tmp_path: Pat
     store.close()
 
 
-def test_files_are_taken_over_and_what_is_left_of_one_goes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_read_as_tables", [True, False])
+def test_files_are_taken_over_and_what_is_left_of_one_goes(tmp_path: Path, is_read_as_tables: bool) -> None:
     (tmp_path / "restored.rows").write_bytes(b"half a file")
     store = RocksDBStore(tmp_path, "s", RocksDBOptions())
     assert not (tmp_path / "restored.rows").exists()
     store.begin_restoring(1_000_000)
     for start in range(0, 80_000, 4_000):
-        keys = [b"%09d" % (number * 7919 % 100_003) for number in range(start, start + 4_000)]
-        store.restore_stamped(keys, [b"x" * 500] * 4_000, range(start, start + 4_000), start + 4_000)
+        keys: list[bytes | None] = [b"%09d" % (number * 7919 % 100_003) for number in range(start, start + 4_000)]
+        times = list(range(start, start + 4_000))
+        batch = encode_batch(keys, [b"x" * 500] * 4_000, times, base_offset=start)
+        for columns in iter_columns(batch, as_tables=is_read_as_tables):
+            assert (columns.tables is not None) == is_read_as_tables
+            store.restore_stamped(columns)
     assert store.property("cur-size-all-mem-tables") < 100_000, "no row went through a write buffer"
     store.end_restoring()
     assert store.property("cur-size-all-mem-tables") < 100_000

@@ -16,14 +16,13 @@ from streamsrt.wire.records import (
     Headers,
     RecordColumns,
     decode_batch,
-    decoding,
     empty_batch,
     encode_batch,
     find_timestamp,
     largest_timestamp,
+    quick,
     read_header,
     renumbered_records,
-    survey,
     survey_batch,
     survey_unpacked,
 )
@@ -151,8 +150,7 @@ class TestManyHeaders:
             sizes.append(len(view))
             return DefaultRecordBatch(view)
 
-        for module in (survey, decoding):
-            monkeypatch.setattr(module, "DefaultRecordBatch", reader)
+        monkeypatch.setattr(quick, "DefaultRecordBatch", reader)
         return sizes
 
     def test_they_are_passed_over_where_a_time_is_looked_for(self, data: bytes, given: list[int]) -> None:

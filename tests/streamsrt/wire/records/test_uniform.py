@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from streamsrt.wire.records import (
     HEADER_SIZE_BYTES,
     Headers,
     decode_batch,
+    decode_batches,
     encode_batch,
+    iter_columns,
     read_header,
     rewrite_log_append_time,
 )
+from streamsrt.wire.records.columns import TableColumns
 from streamsrt.wire.records.uniform import RECORDS_MIN, read_uniform
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole, read_one_by_one, resealed
 
@@ -168,3 +172,50 @@ def test_a_batch_that_lost_records_keeps_its_offsets() -> None:
     columns = decode_batch(batch)
     assert columns.keys == column(500, 9)
     assert columns.offsets == offsets
+
+
+@given(batches(), st.integers(0, 500))
+@settings(max_examples=60)
+def test_as_tables_or_not_the_records_are_the_same(batch: bytes, from_offset: int) -> None:
+    read = list(iter_columns(batch, from_offset=from_offset, as_tables=True))
+    assert read == decode_batches(batch, from_offset=from_offset)
+    assert pickle.loads(pickle.dumps(read)) == read
+
+
+@pytest.mark.parametrize("key_size", [0, 5, 130])
+@pytest.mark.parametrize("value_size", [0, 8, 130])
+@pytest.mark.parametrize("count", [RECORDS_MIN, 9_000])
+@pytest.mark.parametrize("is_stamped_by_broker", [True, False])
+def test_records_of_one_size_are_read_as_tables(
+    key_size: int, value_size: int, count: int, is_stamped_by_broker: bool
+) -> None:
+    times = [T0 + index // 7 for index in range(count)]
+    batch = batch_of(count, key_size, value_size, times, base_offset=70)
+    if is_stamped_by_broker:
+        batch = rewrite_log_append_time(batch, T0 + 5)
+    (columns,) = iter_columns(batch, as_tables=True)
+    assert isinstance(columns, TableColumns)
+    assert len(columns) == count
+    assert columns.has_nulls == (False, False)
+    assert b"".join(keys.tobytes() for keys, _ in columns.tables.runs) == b"".join(
+        filter(None, column(count, key_size))
+    )
+    assert sum(len(values) for _, values in columns.tables.runs) == count
+    plain = decode_batch(batch)
+    assert columns == plain
+    assert (columns.timestamp_min, columns.timestamp_max, columns.first_timestamp) == (
+        plain.timestamp_min,
+        plain.timestamp_max,
+        plain.first_timestamp,
+    )
+    assert columns.cut(3, 9) == plain.cut(3, 9)
+
+
+@pytest.mark.parametrize("null", ["key", "value"])
+@pytest.mark.parametrize("nulls", [1, RECORDS_MIN])
+def test_nulls_are_no_tables(null: str, nulls: int) -> None:
+    keys, values = column(RECORDS_MIN, 5), column(RECORDS_MIN, 5)
+    (keys if null == "key" else values)[:nulls] = [None] * nulls
+    (columns,) = iter_columns(encode_batch(keys, values, [T0] * RECORDS_MIN), as_tables=True)
+    assert columns.tables is None
+    assert (columns.keys, columns.values) == (keys, values)
