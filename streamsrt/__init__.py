@@ -7,7 +7,6 @@
 - ``avro``             values of Avro as bytes, by code that is generated for each schema
 - ``backfill``         the state of an application computed offline from history, then handed over to the live
                        application
-- ``checked_fields``   classes whose fields are settings: values are converted to their types, and checked
 - ``cli``              the command line: ``streamsrt``
 - ``client``           connections to a broker: the only package of the runtime that uses asyncio
 - ``config``           the application's configuration: Kafka Streams' keys, checked before anything starts

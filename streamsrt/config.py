@@ -17,20 +17,34 @@ import difflib
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from streamsrt.checked_fields import (
-    CheckedFields,
-    bounded,
-    milliseconds,
-    text_as_given,
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
 )
+
 from streamsrt.errors import ConfigError
 from topology import serdes
 
-Milliseconds = Annotated[int, milliseconds]
-AsGiven = Annotated[str, text_as_given]
+
+def _to_ms(value: object) -> object:
+    if isinstance(value, timedelta):
+        return round(value.total_seconds() * 1000)
+    return value
+
+
+Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
+AsGiven = Annotated[str, StringConstraints(strip_whitespace=False)]
 """A text that is not stripped: whoever looks for something by a name that was given finds it by the same."""
 RecordingLevel = Literal["INFO", "DEBUG", "TRACE"]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
@@ -87,6 +101,7 @@ def _dotted(name: str) -> str:
     return _SPECIAL_KEYS.get(name, name.replace("_", "."))
 
 
+_SECRET_WORDS = ("password", "secret", "token", "jaas")
 _SPECIAL_KEYS = {"sasl_oauth_token_provider": "sasl.oauth.token.provider"}
 
 
@@ -134,20 +149,25 @@ def named_serde(key: str, setting: object) -> object:
     )
 
 
-class StreamsConfig(CheckedFields):
+class StreamsConfig(BaseModel):
     """Settings of one application instance. Raises :class:`ConfigError` through :meth:`of`."""
 
-    # Who and where
-    application_id: AsGiven = bounded(
-        min_length=1,
-        max_length=200,
-        pattern=r"^[A-Za-z0-9._-]+$",
-        otherwise="has other characters than letters (a-z, A-Z), digits, '.', '_' and '-': it is part of the names of "
-        "topics and directories",
+    model_config = ConfigDict(
+        alias_generator=_dotted,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        str_strip_whitespace=True,
+        # A value may be a secret, also where StreamsConfig.of is not called.
+        hide_input_in_errors=True,
     )
+
+    # Who and where
+    application_id: AsGiven = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$", max_length=200)
     """Name of the application. It is also the name of its group and the prefix of its internal topics and transactional
     ids."""
-    bootstrap_servers: str = bounded(default="127.0.0.1:9092", min_length=1)
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
     """``host:port`` of one or more brokers, separated by commas. They are used to find the others."""
     client_id: str = ""
     """Name of this instance in the brokers' logs and quotas. Empty: ``streamsrt-`` and the application's id."""
@@ -159,27 +179,27 @@ class StreamsConfig(CheckedFields):
     with the name of this machine where that is every address (``0.0.0.0``)."""
     http_listen: str = ""
     """``host:port`` where this instance answers queries, health and metrics over HTTP; port 0 picks a free port."""
-    http_max_rows: int = bounded(default=10_000, at_least=1)
+    http_max_rows: int = Field(default=10_000, ge=1)
     """Maximum number of rows in an HTTP response, which says whether there are more."""
-    group_instance_id: str | None = bounded(default=None, min_length=1)
+    group_instance_id: str | None = Field(default=None, min_length=1)
     """Makes the instance a static member: after a restart under the same id it gets its tasks back. One id per
     instance."""
     group_protocol: Literal["streams", "classic", "auto"] = "auto"
     """``auto``: the protocol of the existing group; a new group gets ``streams`` if the broker supports all of KIP-1071
     (the bundled one), else ``classic``. ``streams``: the broker assigns the tasks. ``classic``: the members do, on any
     broker from Kafka 2.8 on."""
-    session_timeout_ms: Milliseconds = bounded(default=45_000, at_least=1)
+    session_timeout_ms: Milliseconds = Field(default=45_000, ge=1)
     """How long a member may be silent before the group removes it. This setting and the next five apply to classic
     groups; a streams group has its own."""
-    heartbeat_interval_ms: Milliseconds = bounded(default=3_000, at_least=1)
+    heartbeat_interval_ms: Milliseconds = Field(default=3_000, ge=1)
     """How often this member sends a heartbeat to the group. It must be below ``session.timeout.ms``, and should be at most
     a third of it."""
-    acceptable_recovery_lag: int = bounded(default=10_000, at_least=0)
+    acceptable_recovery_lag: int = Field(default=10_000, ge=0)
     """Maximum number of records left to restore for an instance to count as caught up, so that a task may move
     there."""
-    max_warmup_replicas: int = bounded(default=2, at_least=1)
+    max_warmup_replicas: int = Field(default=2, ge=1)
     """Maximum number of warm-up tasks at a time, in addition to standby tasks."""
-    probing_rebalance_interval_ms: Milliseconds = bounded(default=600_000, at_least=60_000)
+    probing_rebalance_interval_ms: Milliseconds = Field(default=600_000, ge=60_000)
     """How often the group checks whether warm-up tasks have caught up, so that tasks can move."""
     rack_aware_assignment_tags: str = ""
     """Names of client tags, separated by commas. Standby tasks are distributed over different values of them."""
@@ -187,22 +207,22 @@ class StreamsConfig(CheckedFields):
     """Directory of the state stores. Each instance needs its own."""
 
     # How the topology runs
-    num_stream_threads: int = bounded(default=1, at_least=1)
+    num_stream_threads: int = Field(default=1, ge=1)
     """Number of processes that share the tasks of this instance and its state directory. At most 256: for more, start more
     instances."""
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
     """``exactly_once_v2``: input, state and output are committed in one transaction. ``at_least_once``: after a failure
     records since the last commit are processed again."""
-    commit_interval_ms: Milliseconds = bounded(default=30_000, at_least=1)
+    commit_interval_ms: Milliseconds = Field(default=30_000, ge=1)
     """How often progress is committed. With exactly once the default is 100, since results become visible when they are
     committed."""
-    transaction_timeout_ms: Milliseconds = bounded(default=10_000, at_least=1)
+    transaction_timeout_ms: Milliseconds = Field(default=10_000, ge=1)
     """After this time the cluster aborts the transaction of a failed instance. Until then, others wait for the state of
     its tasks."""
-    cache_max_bytes: int | None = bounded(default=None, at_least=_LEAST_MEMORY_BYTES)
+    cache_max_bytes: int | None = Field(default=None, ge=_LEAST_MEMORY_BYTES)
     """Memory budget for the state of all tasks: record caches, uncommitted changes, block caches and memtables. By
     default 128 MiB, of which record caches get half; or 64 MiB more than ``statestore.cache.max.bytes``."""
-    statestore_cache_max_bytes: int | None = bounded(default=None, at_least=0)
+    statestore_cache_max_bytes: int | None = Field(default=None, ge=0)
     """Part of this budget that the record caches of all tasks get; 0 disables caching: every update is forwarded and
     logged immediately."""
     default_key_serde: Any = None
@@ -212,7 +232,7 @@ class StreamsConfig(CheckedFields):
     default_timestamp_extractor: Any = None
     """Extracts the time of a record if its source does not set an extractor: a name of :mod:`topology.spec.timestamps`,
     or a function ``(record, partition_time_ms)``. None: the timestamp that the record has."""
-    topology_epoch: int | None = bounded(default=None, at_least=0)
+    topology_epoch: int | None = Field(default=None, ge=0)
     """Epoch of the topology (KIP-1071): one more than that of the running version. Overrides the epoch that the topology
     was built with."""
     topology_lock: Path | None = None
@@ -234,23 +254,23 @@ class StreamsConfig(CheckedFields):
     """What the id of a subtopology is. ``hash``: a hash of its changelogged stores (without any, of its repartition
     topics, else of its source topics), which stays the same when other subtopologies are added. ``number``: its number
     in the topology, as in Kafka Streams."""
-    num_standby_replicas: int = bounded(default=0, at_least=0, at_most=2)
+    num_standby_replicas: int = Field(default=0, ge=0, le=2)
     """Number of standby tasks of each stateful task. In a streams group, it becomes the group's setting
     ``streams.num.standby.replicas`` when the group is first joined."""
-    max_task_idle_ms: Milliseconds = bounded(default=0, at_least=-1)
+    max_task_idle_ms: Milliseconds = Field(default=0, ge=-1)
     """How long a task waits for records of an empty input, to process all inputs in timestamp order. -1: not at all; 0: as
     long as the broker has records that are not fetched yet; otherwise that much longer, once, until the input has records
     again."""
-    emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = bounded(default=0, at_least=0)
+    emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = Field(default=0, ge=0)
     """Minimum time, by the wall clock, between two checks of a left or outer join of streams for records whose windows
     have closed. Kafka Streams has 1000; with 0, results do not depend on the wall clock."""
-    max_poll_interval_ms: Milliseconds = bounded(default=300_000, at_least=1)
+    max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
     """Maximum duration of one iteration before the instance counts as stuck. The log then names the record and the
     function."""
     rocksdb_config_setter: Any = None
     """``(store name, rocksdict.Options) -> anything``: changes the options of a store before it is opened. Memory that
     it adds is beyond the budget of ``cache.max.bytes``."""
-    poll_ms: Milliseconds = bounded(default=100, at_least=0)
+    poll_ms: Milliseconds = Field(default=100, ge=0)
     """Maximum time that the processing thread waits for input."""
     deserialization_exception_handler: Any = "fail"
     """What happens to a record that a serde can't read: ``fail``, ``strict``, ``continue``, or a callable
@@ -268,21 +288,21 @@ class StreamsConfig(CheckedFields):
     errors_dead_letter_queue_topic_name: str | None = None
     """Topic for records that fail, with headers that give the reason; the built-in handlers (``fail``, ``strict``,
     ``continue``) send them there."""
-    task_timeout_ms: Milliseconds = bounded(default=300_000, at_least=0)
+    task_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
     """How long a task may fail to start, for example because the leader of a partition is not known, before this is an
     error."""
-    state_cleanup_delay_ms: Milliseconds = bounded(default=600_000, at_least=0)
+    state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)
     """How long the state of a task is kept after the task has moved to another instance."""
-    state_cleanup_dir_max_age_ms: int = bounded(default=-1, at_least=-1)
+    state_cleanup_dir_max_age_ms: int = Field(default=-1, ge=-1)
     """State that was not written to for this long is deleted when the application starts (KIP-1259); -1: never."""
     dsl_store_format: Literal["default", "headers"] = "default"
     """``headers``: rows of the DSL's stores are laid out with room for headers, which its operators leave empty."""
     dsl_store_suppliers_class: Any = "rocks_db"
     """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk. Or a callable ``(name) -> store``
     that makes a ``streamsrt.state.store.BytesStore`` of the program's own."""
-    windowstore_changelog_additional_retention_ms: Milliseconds = bounded(default=86_400_000, at_least=0)
+    windowstore_changelog_additional_retention_ms: Milliseconds = Field(default=86_400_000, ge=0)
     """How much longer the changelog of a window store keeps its windows than the store."""
-    repartition_purge_interval_ms: Milliseconds = bounded(default=30_000, at_least=1)
+    repartition_purge_interval_ms: Milliseconds = Field(default=30_000, ge=1)
     """How often processed records of repartition topics are deleted."""
 
     # How it talks to the cluster
@@ -290,42 +310,42 @@ class StreamsConfig(CheckedFields):
     """Where to start reading an input that has no committed offset."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     """``read_committed``: records of aborted transactions are skipped. This is the default with ``exactly_once_v2``."""
-    fetch_min_bytes: int = bounded(default=1, at_least=0)
+    fetch_min_bytes: int = Field(default=1, ge=0)
     """A broker responds to a fetch when this much data is available, or after ``fetch.max.wait.ms``."""
-    fetch_max_wait_ms: Milliseconds = bounded(default=500, at_least=0)
+    fetch_max_wait_ms: Milliseconds = Field(default=500, ge=0)
     """Maximum time that a broker waits for ``fetch.min.bytes``."""
-    fetch_max_bytes: int = bounded(default=50 << 20, at_least=1024)
+    fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
     """Maximum number of bytes in the response to a fetch."""
-    max_partition_fetch_bytes: int = bounded(default=1 << 20, at_least=1024)
+    max_partition_fetch_bytes: int = Field(default=1 << 20, ge=1024)
     """Maximum number of bytes per partition in this response."""
-    fetch_buffer_bytes: int = bounded(default=64 << 20, at_least=1024)
+    fetch_buffer_bytes: int = Field(default=64 << 20, ge=1024)
     """Maximum number of bytes that are fetched but not processed yet, for all partitions together."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     """Compression of the record batches that this instance writes."""
-    linger_ms: Milliseconds = bounded(default=2, at_least=0)
+    linger_ms: Milliseconds = Field(default=2, ge=0)
     """How long results wait for others before they are sent together. Under load, more are sent together anyway. Kafka
     Streams has 100: that saves CPU time where there are few records a second, and delays each result by 50 ms on average."""
-    max_request_size: int = bounded(default=1 << 20, at_least=1024)
+    max_request_size: int = Field(default=1 << 20, ge=1024)
     """Maximum number of bytes in a Produce request, and thus in a record."""
-    buffer_memory: int = bounded(default=32 << 20, at_least=1 << 20)
+    buffer_memory: int = Field(default=32 << 20, ge=1 << 20)
     """Maximum number of bytes that wait to be sent. If it is reached, processing waits."""
-    delivery_timeout_ms: Milliseconds = bounded(default=120_000, at_least=1)
+    delivery_timeout_ms: Milliseconds = Field(default=120_000, ge=1)
     """How long the producer tries to write a record before this is an error."""
-    max_block_ms: Milliseconds = bounded(default=60_000, at_least=0)
+    max_block_ms: Milliseconds = Field(default=60_000, ge=0)
     """Maximum time that processing waits for space in ``buffer.memory``, or for a transaction to begin or end."""
-    request_timeout_ms: Milliseconds = bounded(default=30_000, at_least=1)
+    request_timeout_ms: Milliseconds = Field(default=30_000, ge=1)
     """How long a request waits for its response before the connection is closed."""
-    default_api_timeout_ms: Milliseconds = bounded(default=30_000, at_least=0)
+    default_api_timeout_ms: Milliseconds = Field(default=30_000, ge=0)
     """How long the application waits for a broker to respond when it starts."""
-    retry_backoff_ms: Milliseconds = bounded(default=100, at_least=0)
+    retry_backoff_ms: Milliseconds = Field(default=100, ge=0)
     """Delay before the first retry of a request; it doubles with each further retry."""
-    retry_backoff_max_ms: Milliseconds = bounded(default=1_000, at_least=0)
+    retry_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
     """Maximum delay before a retry."""
-    reconnect_backoff_ms: Milliseconds = bounded(default=50, at_least=0)
+    reconnect_backoff_ms: Milliseconds = Field(default=50, ge=0)
     """Delay before the first attempt to reconnect; it doubles with each further attempt."""
-    reconnect_backoff_max_ms: Milliseconds = bounded(default=1_000, at_least=0)
+    reconnect_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
     """Maximum delay before an attempt to reconnect."""
-    metadata_max_age_ms: Milliseconds = bounded(default=300_000, at_least=0)
+    metadata_max_age_ms: Milliseconds = Field(default=300_000, ge=0)
     """How often leaders and partition counts are refreshed, even if nothing failed."""
 
     # Security, by the names of Kafka's and librdkafka's clients
@@ -335,7 +355,7 @@ class StreamsConfig(CheckedFields):
     """``PLAIN``, ``SCRAM-SHA-256``, ``SCRAM-SHA-512``, ``OAUTHBEARER`` or ``GSSAPI``."""
     sasl_username: str | None = None
     """User of PLAIN and SCRAM."""
-    sasl_password: str | None = bounded(default=None, is_shown=False)
+    sasl_password: str | None = Field(default=None, repr=False)
     """Password of PLAIN and SCRAM. It is never printed."""
     sasl_oauth_token_provider: Any = None
     """Object with the tokens of OAUTHBEARER (``aiokafka.abc.AbstractTokenProvider``)."""
@@ -349,7 +369,7 @@ class StreamsConfig(CheckedFields):
     """PEM file with this client's certificate, if brokers request one."""
     ssl_key_location: str | None = None
     """PEM file of its private key."""
-    ssl_key_password: str | None = bounded(default=None, is_shown=False)
+    ssl_key_password: str | None = Field(default=None, repr=False)
     """Password of that file. It is never printed."""
     ssl_check_hostname: bool = True
     """Whether a broker's certificate must name the host that was connected to."""
@@ -358,62 +378,94 @@ class StreamsConfig(CheckedFields):
     """OpenTelemetry spans of iterations and commits."""
 
     # Keys with a prefix
-    topic_configs: dict[str, str] = bounded(default={})
+    topic_configs: dict[str, str] = Field(default_factory=dict)
     """``topic.KEY``: settings for internal topics."""
-    client_tags: dict[str, str] = bounded(default={})
+    client_tags: dict[str, str] = Field(default_factory=dict)
     """``client.tag.KEY``: tags for rack-aware standbys."""
-    app_configs: dict[str, Any] = bounded(default={})
+    app_configs: dict[str, Any] = Field(default_factory=dict)
     """``app.KEY``: the program's own settings, for its processors (``context.app_configs_with_prefix("app.")``)."""
 
-    def _checked(self, values: Mapping[str, object]) -> Mapping[str, object]:
-        given = _with_prefixes_collected(values)
-        found: dict[str, object] = {}
-        problems = []
-        for name, field in self.fields.items():
-            if name not in given:
-                if field.is_required:
-                    problems.append(
-                        f"{_dotted(name)} is missing: set it in the configuration or give it on the command line"
-                    )
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_prefixes(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        plain: dict[str, Any] = {}
+        topics = _mapping(values, "topic_configs", "topic.KEY")
+        tags = _mapping(values, "client_tags", "client.tag.KEY")
+        own = _mapping(values, "app_configs", "app.KEY")
+        for key, value in values.items():
+            if key in {"topic_configs", "topic.configs", "client_tags", "client.tags", "app_configs", "app.configs"}:
                 continue
-            try:
-                found[name] = _fitting(name, field.value_of(_dotted(name), _serde_or_other(name, given[name])))
-            except ValueError as error:
-                problems.append(str(error))
-        problems += map(_unknown, (key for key in given if key not in self.fields))
-        if problems:
-            raise ConfigError("; ".join(problems))
-        return found
+            if key.startswith(_TOPIC_PREFIX):
+                topics[key.removeprefix(_TOPIC_PREFIX)] = str(value)
+            elif key.startswith(_TAG_PREFIX):
+                tags[key.removeprefix(_TAG_PREFIX)] = str(value)
+            elif key.startswith(_PROGRAM_PREFIX):
+                own[key.removeprefix(_PROGRAM_PREFIX)] = value
+            else:
+                plain[key] = value
+        guarantee = plain.get("processing.guarantee", plain.get("processing_guarantee"))
+        if guarantee == "exactly_once_v2":
+            if not {"commit.interval.ms", "commit_interval_ms"} & plain.keys():
+                plain["commit.interval.ms"] = EXACTLY_ONCE_COMMIT_INTERVAL_MS
+            if not {"isolation.level", "isolation_level"} & plain.keys():
+                plain["isolation.level"] = "read_committed"
+        return {**plain, "topic_configs": topics, "client_tags": tags, "app_configs": own}
 
-    def _check_together(self) -> None:
+    @field_validator("*", mode="after")
+    @classmethod
+    def _fit_into_kafkas_types(cls, value: object, info: ValidationInfo) -> object:
+        """Numbers are no larger than their types in Kafka."""
+        name = info.field_name or ""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return value
+        if name == "num_stream_threads" and value > STREAM_THREADS_MAX:
+            raise ValueError(
+                f"num.stream.threads={value}: an instance has at most {STREAM_THREADS_MAX} stream threads, each a process "
+                "of its own. Start more instances, each with a state directory of its own"
+            )
+        kind, value_max = ("an int", _INT_MAX) if name in _INTS else ("a long", _LONG_MAX)
+        if value > value_max:
+            raise ValueError(f"{_dotted(name)}={value} is too large: it is {kind}, at most {value_max}")
+        return value
+
+    @field_validator("default_key_serde", "default_value_serde", mode="before")
+    @classmethod
+    def _find_serde(cls, value: object, info: ValidationInfo) -> object:
+        return named_serde(_dotted(info.field_name or ""), value)
+
+    @model_validator(mode="after")
+    def _refuse_what_cannot_be_done(self) -> StreamsConfig:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
-            raise ConfigError(
+            raise ValueError(
                 f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below "
                 f"session.timeout.ms={self.session_timeout_ms}, and should be at most a third of it: otherwise the group "
                 "would remove this member between two heartbeats"
             )
         if self.processing_guarantee == "exactly_once_v2":
             if self.isolation_level != "read_committed":
-                raise ConfigError(
+                raise ValueError(
                     "processing.guarantee=exactly_once_v2 needs isolation.level=read_committed: uncommitted records "
                     "may be aborted later. Leave the setting out"
                 )
             if self.commit_interval_ms >= self.transaction_timeout_ms:
-                raise ConfigError(
+                raise ValueError(
                     f"commit.interval.ms={self.commit_interval_ms} must be below transaction.timeout.ms="
                     f"{self.transaction_timeout_ms}: the cluster would abort every transaction before it is committed"
                 )
         if self.rocksdb_bytes < _LEAST_ROCKSDB_BYTES:
-            raise ConfigError(
+            raise ValueError(
                 f"statestore.cache.max.bytes={self.statestore_cache_max_bytes} leaves too little of cache.max.bytes="
                 f"{self.cache_max_bytes} for RocksDB, which gets the rest and needs {_LEAST_ROCKSDB_BYTES}: cache.max.bytes "
                 "is the budget of both. Raise it, or leave it out"
             )
         if self.http_listen and not self.http_listen.rpartition(":")[0]:
             port = self.http_listen.removeprefix(":")
-            raise ConfigError(
+            raise ValueError(
                 f"http.listen={self.http_listen}: expected HOST:PORT, such as 127.0.0.1:{port if port.isdigit() else 8080}"
             )
+        return self
 
     @property
     def memory_bytes(self) -> int:
@@ -446,10 +498,10 @@ class StreamsConfig(CheckedFields):
     def settings(self, *, only_given: bool = False) -> dict[str, Any]:
         """The settings by their names in Kafka's form; ``only_given``: without defaults."""
         found: dict[str, Any] = {}
-        for name in self.fields:
+        for name in type(self).model_fields:
             if name in _BELOW_PREFIXES:
                 found |= {_BELOW_PREFIXES[name] + key: value for key, value in getattr(self, name).items()}
-            elif not only_given or name in self.given:
+            elif not only_given or name in self.model_fields_set:
                 found[_dotted(name)] = getattr(self, name)
         return found
 
@@ -459,7 +511,7 @@ class StreamsConfig(CheckedFields):
         merged: dict[str, Any] = {}
         for source in sources:
             if isinstance(source, StreamsConfig):
-                merged.update({_dotted(key): getattr(source, key) for key in source.given})
+                merged.update({_dotted(key): getattr(source, key) for key in source.model_fields_set})
             elif source is not None and not isinstance(source, Mapping):
                 raise ConfigError(
                     f"the configuration is of type {type(source).__name__}: give a dict of settings, or a StreamsConfig"
@@ -468,8 +520,8 @@ class StreamsConfig(CheckedFields):
                 merged.update({_canonical(key): value for key, value in source.items()})
         merged.update({_canonical(key): value for key, value in values.items() if value is not None})
         of_the_group = _OF_THE_GROUP.keys() & merged.keys()
-        if merged.get("group.protocol", cls.fields["group_protocol"].default) != "streams":
-            of_the_group -= {_dotted(name) for name in cls.fields}
+        if merged.get("group.protocol", cls.model_fields["group_protocol"].default) != "streams":
+            of_the_group -= {_dotted(name) for name in cls.model_fields}
         for key in sorted(of_the_group):
             del merged[key]
             name = _OF_THE_GROUP[key]
@@ -477,7 +529,10 @@ class StreamsConfig(CheckedFields):
                 f"set {name} of the group (kafka-configs --entity-type groups)" if name else "there is no such setting"
             )
             log.warning("%s has no effect: the group coordinator decides; %s", key, instead)
-        return cls(**merged)
+        try:
+            return cls.model_validate(merged)
+        except ValidationError as error:
+            raise ConfigError(_explain(error)) from None
 
 
 def below(prefix: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -487,78 +542,54 @@ def below(prefix: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def known_keys() -> list[str]:
     """Every key that may be set, in Kafka's form."""
-    return sorted({_dotted(name) for name in StreamsConfig.fields} - {"topic.configs", "client.tags", "app.configs"})
+    return sorted(
+        {_dotted(name) for name in StreamsConfig.model_fields} - {"topic.configs", "client.tags", "app.configs"}
+    )
 
 
 def _mapping(values: Mapping[str, Any], name: str, form: str) -> dict[str, Any]:
     """The settings below a prefix that were given as one mapping."""
     found = values.get(name, values.get(_dotted(name), {}))
     if not isinstance(found, Mapping):
-        raise ConfigError(
+        raise ValueError(
             f"{_dotted(name)} is a mapping of keys to values, not of type {type(found).__name__}: give {form}=VALUE for "
             "each key"
         )
     return {str(key): value if name == "app_configs" else str(value) for key, value in found.items()}
 
 
-def _with_prefixes_collected(values: Mapping[str, object]) -> dict[str, object]:
-    """The values by the names of fields; those below a prefix are in one mapping for each prefix."""
-    plain: dict[str, object] = {}
-    topics = _mapping(values, "topic_configs", "topic.KEY")
-    tags = _mapping(values, "client_tags", "client.tag.KEY")
-    own = _mapping(values, "app_configs", "app.KEY")
-    for key, value in values.items():
-        if key in {"topic_configs", "topic.configs", "client_tags", "client.tags", "app_configs", "app.configs"}:
-            continue
-        if key.startswith(_TOPIC_PREFIX):
-            topics[key.removeprefix(_TOPIC_PREFIX)] = str(value)
-        elif key.startswith(_TAG_PREFIX):
-            tags[key.removeprefix(_TAG_PREFIX)] = str(value)
-        elif key.startswith(_PROGRAM_PREFIX):
-            own[key.removeprefix(_PROGRAM_PREFIX)] = value
-        else:
-            plain[_field_of(key)] = value
-    if plain.get("processing_guarantee") == "exactly_once_v2":
-        plain.setdefault("commit_interval_ms", EXACTLY_ONCE_COMMIT_INTERVAL_MS)
-        plain.setdefault("isolation_level", "read_committed")
-    return {**plain, "topic_configs": topics, "client_tags": tags, "app_configs": own}
-
-
 def _canonical(key: str) -> str:
-    """A key in Kafka's form."""
     if key.startswith((_TOPIC_PREFIX, _TAG_PREFIX, _PROGRAM_PREFIX)):
         return key
-    return _dotted(key) if key in StreamsConfig.fields else key
+    return _dotted(key) if key in StreamsConfig.model_fields else key
 
 
-def _field_of(key: str) -> str:
-    """The name of a field, where there is one of that key."""
-    name = _NAMES.get(key, key)
-    return name if name in StreamsConfig.fields else key
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for detail in error.errors():
+        key = ".".join(str(part) for part in detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(key.replace("_", "."), known_keys(), n=1, cutoff=0.6)
+            lines.append(f"unknown setting {key!r}" + (f": did you mean {close[0]!r}?" if close else ""))
+        elif detail["type"] == "missing":
+            lines.append(f"{key} is missing: set it in the configuration or give it on the command line")
+        elif detail["type"] == "value_error":
+            lines.append(str(detail["ctx"]["error"]) if "ctx" in detail else detail["msg"])
+        elif detail["type"] == "string_pattern_mismatch" and key == "application.id":
+            lines.append(
+                f"{key}={detail['input']!r} has other characters than letters (a-z, A-Z), digits, '.', '_' and '-': it is "
+                "part of the names of topics and directories"
+            )
+        else:
+            given = "(not shown)" if _is_secret(key) else repr(detail["input"])
+            lines.append(f"{key}={given}: {detail['msg']}")
+    return "; ".join(lines)
 
 
-def _serde_or_other(name: str, value: object) -> object:
-    return named_serde(_dotted(name), value) if name in ("default_key_serde", "default_value_serde") else value
-
-
-def _fitting(name: str, value: object) -> object:
-    """The value; ValueError for a number that is larger than its type in Kafka."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return value
-    if name == "num_stream_threads" and value > STREAM_THREADS_MAX:
-        raise ValueError(
-            f"num.stream.threads={value}: an instance has at most {STREAM_THREADS_MAX} stream threads, each a process "
-            "of its own. Start more instances, each with a state directory of its own"
-        )
-    kind, value_max = ("an int", _INT_MAX) if name in _INTS else ("a long", _LONG_MAX)
-    if value > value_max:
-        raise ValueError(f"{_dotted(name)}={value} is too large: it is {kind}, at most {value_max}")
-    return value
-
-
-def _unknown(key: str) -> str:
-    close = difflib.get_close_matches(key.replace("_", "."), known_keys(), n=1, cutoff=0.6)
-    return f"unknown setting {key!r}" + (f": did you mean {close[0]!r}?" if close else "")
+def _is_secret(key: str) -> bool:
+    """Whether a setting's value must not be printed: it, or its first part, names something secret."""
+    field = StreamsConfig.model_fields.get(key.split(".")[0]) or StreamsConfig.model_fields.get(key.replace(".", "_"))
+    return (field is not None and not field.repr) or any(word in key.lower() for word in _SECRET_WORDS)
 
 
 def key_value_pairs(texts: Iterable[str], source: str = "--config") -> dict[str, str]:
@@ -570,6 +601,3 @@ def key_value_pairs(texts: Iterable[str], source: str = "--config") -> dict[str,
             raise ConfigError(f"{source} {text}: expected KEY=VALUE")
         pairs[key.strip()] = value.strip()
     return pairs
-
-
-_NAMES = {_dotted(name): name for name in StreamsConfig.fields}

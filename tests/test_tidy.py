@@ -429,10 +429,7 @@ NOT_OF_EVERY_INSTANCE = (
     *(
         "aiokafka",
         "coordinator",
-        "email",
-        "importlib.metadata",
         "multiprocessing.connection",
-        "pydantic",
         "rich",
         "typer",
     ),

@@ -493,7 +493,7 @@ def ready_topology(topology: Topology, config: StreamsConfig) -> Topology:
 
 def set_standbys_of_group(config: StreamsConfig, network: NetworkThread) -> None:
     """Writes the number of standbys into the settings of the group, where the program has one."""
-    if "num_standby_replicas" in config.given and config.group_protocol == "streams":
+    if "num_standby_replicas" in config.model_fields_set and config.group_protocol == "streams":
         standbys = str(config.num_standby_replicas)
         network.admin.alter_group_configs(config.application_id, {"streams.num.standby.replicas": standbys})
 

@@ -16,16 +16,6 @@ Table: TypeAlias = NDArray[np.uint8]
 """A row for each item, a column for each byte."""
 
 
-class Tables(NamedTuple):
-    """Keys and values that all have the same sizes, where they lie in the buffer that they were read from.
-
-    ``runs``: tables of keys and of values, for some records each, in their order. ``times``: of all records.
-    """
-
-    runs: list[tuple[Table, Table]]
-    times: NDArray[np.int64]
-
-
 @dataclass(slots=True, eq=False)
 class RecordColumns:
     """Records of one batch, column by column.
@@ -197,56 +187,46 @@ class LazyColumns(RecordColumns):
         return int(self._records.times[0])
 
 
-class TableColumns(RecordColumns):
-    """Records that were read as tables. They become lists when somebody asks for them, which a restore never does.
+class Tables(NamedTuple):
+    """Keys and values that all have the same sizes, where they lie in the buffer that they were read from.
 
-    They keep the buffer that the records were read from.
+    ``runs``: tables of keys and of values, for some records each, in their order. ``times``: of all records.
     """
 
-    __slots__ = ("_keys", "_tables", "_timestamps", "_values")
+    runs: list[tuple[Table, Table]]
+    times: NDArray[np.int64]
+
+    @property
+    def unread_keys(self) -> None:
+        """They are tables."""
+
+    @property
+    def has_null_keys(self) -> bool:
+        return False
+
+    @property
+    def has_null_values(self) -> bool:
+        return False
+
+    def keys(self) -> list[bytes | None]:
+        return [key for keys, _ in self.runs for key in _rows(keys)]
+
+    def values(self) -> list[bytes | None]:
+        return [value for _, values in self.runs for value in _rows(values)]
+
+
+class TableColumns(LazyColumns):
+    """Records that were read as tables. They become lists when somebody asks for them, which a restore never does."""
+
+    __slots__ = ("_tables",)
 
     def __init__(self, tables: Tables, base_offset: int, next_offset: int, timestamp_bounds: tuple[int, int]) -> None:
+        super().__init__(tables, base_offset, next_offset, timestamp_bounds)
         self._tables = tables
-        self._keys: list[bytes | None] | None = None
-        self._values: list[bytes | None] | None = None
-        self._timestamps: list[int] | None = None
-        self.base_offset, self.next_offset = base_offset, next_offset
-        self.offsets = self.headers = None
-        self.timestamp_bounds = timestamp_bounds
-        self.times = tables.times
-
-    def __len__(self) -> int:
-        return len(self._tables.times)
-
-    def __reduce__(self) -> tuple[type[RecordColumns], tuple[object, ...]]:
-        columns = self.keys, self.values, self.timestamps, self.base_offset, self.next_offset
-        return RecordColumns, (*columns, None, None, self.timestamp_bounds)
 
     @property
     def tables(self) -> Tables:
         return self._tables
-
-    @property
-    def keys(self) -> list[bytes | None]:  # type: ignore[override]
-        if self._keys is None:
-            self._keys = [key for keys, _ in self._tables.runs for key in _rows(keys)]
-        return self._keys
-
-    @property
-    def values(self) -> list[bytes | None]:  # type: ignore[override]
-        if self._values is None:
-            self._values = [value for _, values in self._tables.runs for value in _rows(values)]
-        return self._values
-
-    @property
-    def timestamps(self) -> list[int]:  # type: ignore[override]
-        if self._timestamps is None:
-            self._timestamps = self._tables.times.tolist()
-        return self._timestamps
-
-    @property
-    def has_nulls(self) -> tuple[bool, bool]:
-        return False, False
 
 
 def _rows(table: Table) -> list[bytes]:

@@ -6,6 +6,9 @@ import ast
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from typing import cast
+
+from pydantic.fields import FieldInfo
 
 from coordinator.broker.config_definitions import (
     _IN_COARSER_UNITS,
@@ -20,7 +23,6 @@ from coordinator.group.config import BROKER_SETTINGS
 from coordinator.group.settings import INT32_MAX, Setting
 from coordinator.server.settings import _NODE_ID
 from streamsrt import config
-from streamsrt.checked_fields import CheckedField
 from streamsrt.config import StreamsConfig
 from tests.tools.reference.source import GENERATED, defined, field_docstrings, modules, page, table, tree_of
 
@@ -84,7 +86,7 @@ def settings_page() -> str:
 def _application() -> Iterator[str | list[str]]:
     node = defined("streamsrt.config", "StreamsConfig")
     assert isinstance(node, ast.ClassDef)
-    fields = StreamsConfig.fields
+    fields = cast(Mapping[str, FieldInfo], StreamsConfig.model_fields)
     meanings = field_docstrings(node)
     written = {name: each for each in node.body if isinstance(each, ast.AnnAssign) for name in _names(each)}
     for title, names in _sections(fields):
@@ -95,7 +97,7 @@ def _application() -> Iterator[str | list[str]]:
                 [
                     f"`{config._dotted(name)}`",
                     type_text(written[name].annotation),
-                    "" if fields[name].is_required else _value(fields[name].default),
+                    "" if fields[name].is_required() else _value(fields[name].get_default(call_default_factory=True)),
                     range_of(fields[name]),
                     meanings.get(name, ""),
                 ]
@@ -137,17 +139,24 @@ def type_text(annotation: ast.expr) -> str:
     return _TYPES[ast.unparse(annotation)]
 
 
-def range_of(field: CheckedField) -> str:
+def range_of(field: FieldInfo) -> str:
     """What values are allowed."""
+    bounds: dict[str, object] = {}
+    for constraint in field.metadata:
+        for name in ("ge", "le", "min_length", "max_length", "pattern"):
+            value = getattr(constraint, name, None)
+            if value is not None:
+                bounds[name] = value
     texts = []
-    if field.at_least is not None:
-        low = _number(field.at_least)
-        texts.append(f"≥ {low}" if field.at_most is None else f"{low} to {_number(field.at_most)}")
-    if field.pattern is not None:
-        texts.append(f"`{field.pattern}`")
-    if field.max_length is not None:
-        texts.append(f"{field.min_length} to {field.max_length} characters")
-    elif field.min_length:
+    if "ge" in bounds:
+        texts.append(
+            f"{_number(bounds['ge'])} to {_number(bounds['le'])}" if "le" in bounds else f"≥ {_number(bounds['ge'])}"
+        )
+    if "pattern" in bounds:
+        texts.append(f"`{bounds['pattern']}`")
+    if "max_length" in bounds:
+        texts.append(f"{bounds.get('min_length', 0)} to {bounds['max_length']} characters")
+    elif "min_length" in bounds:
         texts.append("not empty")
     return ", ".join(texts)
 
