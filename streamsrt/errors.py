@@ -115,6 +115,13 @@ def missing_acl(
     )
 
 
+class OutageError(StreamsError):
+    """A service that a serde needs does not answer, or admits nobody. The record is not at fault, so no handler is asked and
+    nothing becomes a dead letter. Start the instance again when the service answers."""
+
+    exit_code = 3
+
+
 class StateError(StreamsError):
     """The local state can't be used."""
 

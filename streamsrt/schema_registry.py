@@ -6,8 +6,8 @@
 1. Bytes are those of Confluent's serializers: a zero byte, the schema's id in four, then the value (Protobuf: with the
    indexes of its message type in between).
 2. A schema is registered or looked up once, when the first value is written; schemas of values read are fetched once.
-   Both are HTTP requests on the processing thread. Failures are raised as SchemaRegistryError, which goes to the
-   exception handlers.
+   Both are HTTP requests on the processing thread. What the registry refuses is raised as SchemaRegistryError, which goes
+   to the exception handlers. An outage of the registry does not: the records are not at fault.
 3. The program names the subject, e.g. ``orders-value``, because a serde does not know its topic.
 """
 
@@ -21,19 +21,26 @@ import urllib.request
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from streamsrt.errors import ConfigError, StreamsError
+from streamsrt.errors import ConfigError, OutageError, StreamsError
 from topology import serdes
 from topology.spec.codecs import AvroSerde, CallableSerde, ModelSerde, ProtobufSerde
 
 T = TypeVar("T")
 
 _HEAD = struct.Struct(">bi")
+_ABOUT_THE_SCHEMA = frozenset({400, 404, 409, 422})
+"""HTTP codes of what is refused for what it is: unknown, incompatible, invalid."""
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class SchemaRegistryError(StreamsError):
-    """The registry can't be reached, rejects a schema, or does not know one. The message says which, with the
-    registry's answer: correct its address, or register a schema that is compatible."""
+    """The registry rejects a schema, or does not know one, or one of that kind. The message says which, with the registry's
+    answer: register a schema that is compatible, or correct the serde."""
+
+
+class SchemaRegistryUnavailableError(SchemaRegistryError, OutageError):
+    """The registry can't be reached, has an error of its own (HTTP 5xx), or refuses the login. Start the instance again when
+    it answers, or correct its address."""
 
 
 class SchemaRegistry:
@@ -55,7 +62,7 @@ class SchemaRegistry:
         self._register = register
         self._timeout_s = timeout_s
         self._ids: dict[tuple[str, str], int] = {}
-        self._schemas: dict[int, str] = {}
+        self._schemas: dict[tuple[int, str], str] = {}
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -68,11 +75,17 @@ class SchemaRegistry:
             known = self._ids[subject, schema] = int(self._ask(path, body)["id"])
         return known
 
-    def schema(self, schema_id: int) -> str:
-        """The schema with that id. Raises SchemaRegistryError."""
-        known = self._schemas.get(schema_id)
+    def schema(self, schema_id: int, kind: str = "AVRO") -> str:
+        """The schema with that id. Raises SchemaRegistryError, also for one of another kind."""
+        known = self._schemas.get((schema_id, kind))
         if known is None:
-            known = self._schemas[schema_id] = str(self._ask(f"/schemas/ids/{schema_id}")["schema"])
+            found = self._ask(f"/schemas/ids/{schema_id}")
+            other = found.get("schemaType", "AVRO")
+            if other != kind:
+                raise SchemaRegistryError(
+                    f"schema {schema_id} of the schema registry is of the kind {other}, not {kind}"
+                )
+            known = self._schemas[schema_id, kind] = str(found["schema"])
         return known
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -85,9 +98,14 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             with error:
                 said = error.read().decode(errors="replace")[:300]
-            raise SchemaRegistryError(f"the schema registry refuses {path}: {error.code} {said}") from None
-        except (OSError, ValueError) as error:
+            kind = SchemaRegistryError if error.code in _ABOUT_THE_SCHEMA else SchemaRegistryUnavailableError
+            raise kind(f"the schema registry refuses {path}: {error.code} {said}") from None
+        except ValueError as error:
             raise SchemaRegistryError(f"the schema registry at {self._url} did not answer {path}: {error}") from None
+        except OSError as error:
+            raise SchemaRegistryUnavailableError(
+                f"the schema registry at {self._url} did not answer {path}: {error}"
+            ) from None
 
     # --------------------------------------------------------------------------------------------------------- serdes
 
@@ -208,11 +226,12 @@ def _zigzag(number: int) -> bytes:
 def _behind_indexes(data: bytes) -> int:
     def number(at: int) -> tuple[int, int]:
         found = shift = 0
-        while True:
+        while at < len(data):
             found |= (data[at] & 0x7F) << shift
             shift, at = shift + 7, at + 1
             if data[at - 1] < 0x80:
                 return found >> 1, at
+        raise ValueError("it ends within the numbers of its message type")
 
     count, at = number(_HEAD.size)
     for _ in range(count):

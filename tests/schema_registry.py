@@ -19,6 +19,8 @@ class Registry(ThreadingHTTPServer):
         self.schemas: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.login: str | None = None
+        self.failure: int | None = None
+        """The HTTP code of all answers, while it has one."""
 
     @property
     def url(self) -> str:
@@ -48,6 +50,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, content: dict[str, Any]) -> None:
         self.server.asked.append(f"{self.command} {self.path}")
+        if self.server.failure is not None:
+            status, content = self.server.failure, {"error_code": self.server.failure, "message": "an outage"}
         self.server.login = self.headers.get("Authorization")
         data = json.dumps(content).encode()
         self.send_response(status)

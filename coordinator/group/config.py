@@ -286,6 +286,12 @@ class GroupConfig:
 def _check_broker_bounds(numbers: Mapping[str, int]) -> None:
     check_ranges(_OWN_SETTINGS, _RANGES, numbers)
     names = {setting.attribute: name for name, setting in _OWN_SETTINGS.items()}
+    timeout_ms, interval_ms = numbers["session_timeout_ms"], numbers["heartbeat_interval_ms"]
+    if timeout_ms <= interval_ms:
+        raise InvalidConfigError(
+            f"{names['session_timeout_ms']} is {timeout_ms}, but must be greater than {names['heartbeat_interval_ms']} "
+            f"({interval_ms}): else members are removed between two of their heartbeats."
+        )
     for attribute, most in _MAXIMA.items():
         if numbers[attribute] > numbers[most]:
             raise InvalidConfigError(

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsrt.errors import (
     DeserializationError,
+    OutageError,
     ProcessingError,
     ProductionError,
     RecordError,
@@ -43,6 +44,7 @@ from streamsrt.operators.engine.environment import (
     SkippedAtSinkError,
     processing_error,
     production_error,
+    raise_outage,
     where,
     why_skipped,
 )
@@ -352,6 +354,8 @@ class Runner:
     def _failed_to_deserialize(self, context: ErrorContext, error: BaseException) -> None:
         if not isinstance(error, Exception):
             self.env.skip_or_fail(context, error)
+        if isinstance(error, OutageError):
+            raise_outage(DeserializationError, self.plan, context, error)
         if self.env.ask(self.plan.handlers.deserialization, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_deserialization += 1
             self.counters.last_skipped["failed_deserialization"] = why_skipped(self.plan, context, error)

@@ -11,8 +11,8 @@ import pytest
 from google.protobuf import descriptor_pb2, wrappers_pb2
 from pydantic import BaseModel
 
-from streamsrt.errors import ConfigError
-from streamsrt.schema_registry import SchemaRegistry, SchemaRegistryError
+from streamsrt.errors import ConfigError, DeserializationError, ProductionError
+from streamsrt.schema_registry import SchemaRegistry, SchemaRegistryError, SchemaRegistryUnavailableError
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.schema_registry import Registry, running_registry
 from topology import StreamsBuilder, serdes
@@ -92,6 +92,69 @@ def test_an_application_with_them(server: Registry) -> None:
         source.pipe_input("k", {"id": "c", "cents": 4})
         result = driver.create_output_topic("out", serdes.string, orders)
         assert [value["cents"] for value in result.read_values_to_list() if value] == [1, 3, 7]
+
+
+HANDLERS = {
+    "deserialization.exception.handler": "continue",
+    "production.exception.handler": "continue",
+    "errors.dead.letter.queue.topic.name": "letters",
+}
+
+
+@pytest.mark.parametrize("code", [500, 503, 429, 401])
+@pytest.mark.parametrize("where", ["reading", "writing"])
+def test_an_outage_is_no_fault_of_a_record(server: Registry, code: int, where: str) -> None:
+    orders = SchemaRegistry(server.url).avro("orders-value", schema(CENTS))
+    letter = SchemaRegistry(server.url).avro("orders-value", schema(CENTS)).serialize({"id": "a", "cents": 1})
+    builder = StreamsBuilder()
+    if where == "reading":
+        builder.stream("in", key=serdes.string, value=orders).map_values(lambda v: v["id"]).to(
+            "out", value=serdes.string
+        )
+    else:
+        stream = builder.stream("in", key=serdes.string, value=serdes.bytes)
+        stream.map_values(lambda v: {"id": "a", "cents": 1}).to("out", value=orders)
+    with TopologyTestDriver(builder.build(), HANDLERS) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.bytes)
+        server.failure = code
+        with pytest.raises((DeserializationError, ProductionError), match="record is not at fault") as failure:
+            source.pipe_input("k", letter)
+        assert failure.value.exit_code == 3
+        assert isinstance(failure.value.__cause__, SchemaRegistryUnavailableError)
+        server.failure = None
+        driver.restart()
+        result = driver.create_output_topic("out", serdes.string, serdes.bytes)
+        assert result.read_value() in (b"a", letter)
+        assert driver.create_output_topic("letters", serdes.bytes, serdes.bytes).is_empty
+
+
+def test_a_field_of_another_type_is_a_fault_of_the_record(server: Registry) -> None:
+    orders = SchemaRegistry(server.url).avro("orders-value", schema(CENTS))
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.json).to("out", value=orders)
+    with TopologyTestDriver(builder.build(), HANDLERS) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.json)
+        for value in ({"id": None, "cents": 1}, {"id": "a", "cents": "1"}, {"id": "b", "cents": 1}):
+            source.pipe_input("k", value)
+        assert driver.create_output_topic("out", serdes.string, orders).read_values_to_list() == [
+            {"id": "b", "cents": 1}
+        ]
+        letters = driver.create_output_topic("letters", serdes.string, serdes.json)
+        assert [value["cents"] for value in letters.read_values_to_list()] == [1, "1"]
+
+
+def test_a_schema_of_another_kind_is_told(server: Registry) -> None:
+    registry = SchemaRegistry(server.url)
+    data = registry.json("orders-value", Order).serialize(Order(id="a", cents=1))
+    with pytest.raises(SchemaRegistryError, match="schema 1 of the schema registry is of the kind JSON, not AVRO"):
+        registry.avro("orders-value", schema()).deserialize(data)
+
+
+def test_a_header_that_ends_too_early_is_told(server: Registry) -> None:
+    serde = SchemaRegistry(server.url).protobuf("p", wrappers_pb2.StringValue, "syntax = ...")
+    for cut in (b"\0\0\0\0\1", b"\0\0\0\0\1\x80", b"\0\0\0\0\1\4\2"):
+        with pytest.raises(ValueError, match="it ends within the numbers of its message type"):
+            serde.deserialize(cut)
 
 
 def test_schemas_may_have_to_be_there_already(server: Registry) -> None:

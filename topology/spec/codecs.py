@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 from uuid import UUID
 
 import orjson
@@ -159,6 +159,7 @@ class ModelSerde(CallableSerde[T]):
 class AvroSerde(CallableSerde[T]):
     """A serde of Avro's values; ``schema`` is theirs, as fastavro parses it."""
 
+    takes_any: ClassVar[bool] = True  # as for JSON, with whatever a dictionary has in it
     schema: object
 
 

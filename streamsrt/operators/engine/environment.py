@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import count
 from traceback import walk_tb
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
+from streamsrt.errors import OutageError, ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.engine.gathered_output import GatheredOutput
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
@@ -340,6 +340,8 @@ class Environment:
         """Asks the production handler. A plain TypeError is a mistake in the program, not in the data: it always fails,
         as a ClassCastException does in Kafka Streams, unless a serde takes values of any type."""
         handlers = self.plan.handlers
+        if isinstance(error, OutageError):
+            raise_outage(ProductionError, self.plan, context, error)
         if not isinstance(error, Exception):
             self.skip_or_fail(context, error)
         if is_mistake(self.plan, context, error):
@@ -605,6 +607,21 @@ def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
         context.partition,
         context.offset,
     )
+
+
+def raise_outage(
+    kind: type[RecordError], plan: ResolvedSubtopology, context: ErrorContext, error: OutageError
+) -> NoReturn:
+    """Ends the processing for an outage, about which no handler is asked. ``kind``: of the error that is raised."""
+    failure = kind(
+        f"{error} ({where(plan, context)}). The record is not at fault: no handler was asked about it, and it is processed "
+        "after the next start",
+        context.topic,
+        context.partition,
+        context.offset,
+    )
+    failure.exit_code = error.exit_code
+    raise failure from error
 
 
 def is_mistake(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> bool:

@@ -24,6 +24,10 @@ def test_defaults_are_kafkas() -> None:
     [
         ({"group.streams.session.timeout.ms": "44999"}, "must be in the range 45000"),
         ({"group.streams.session.timeout.ms": "60001"}, "to 60000"),
+        (
+            {"group.streams.session.timeout.ms": "5000", "group.streams.min.session.timeout.ms": "5000"},
+            r"must be greater than group.streams.heartbeat.interval.ms (5000)",
+        ),
         ({"group.streams.heartbeat.interval.ms": "4999"}, "must be in the range 5000"),
         ({"group.streams.heartbeat.interval.ms": "15001"}, "to 15000"),
         (
