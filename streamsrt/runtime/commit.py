@@ -5,11 +5,12 @@ The order is what makes a crash harmless:
 1. Every task flushes its caches: changelog records and outputs go to the producer.
 2. The producer is flushed: all of it is acknowledged.
 3. The input offsets are committed.
-4. Meanwhile the stores are written, each in one batch with the offset of its changelog that it stands for.
+4. Meanwhile the stores are written, each in one batch with the offset of its changelog that it stands for. Those of a task
+   with a store that has no changelog are written before.
 
 A crash before 3 has the input since the last commit processed again. A store that was not written by then is behind its
-changelog, and restored. Input offsets that could not be committed (the
-coordinator is away, the member epoch moved on) stay pending and are committed with the next ones; the tasks continue.
+changelog, and restored. Input offsets that could not be committed (the coordinator is away, the member epoch moved on) stay
+pending and are committed with the next ones; the tasks continue.
 """
 
 from __future__ import annotations
@@ -129,6 +130,9 @@ class Committer:
             for _, state in states:
                 for tp, (offset, metadata) in state.offsets.items():
                     self._pending[tp] = OffsetAndMetadata(offset, metadata)
+            if not all(map(_is_logged, busy)):
+                write_all(checked, self._idle)
+                checked = []
             end = self._begin(member_id, member_epoch)
             write_all(checked, self._idle)
             end()
@@ -203,6 +207,11 @@ def check_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int]) -> li
     for owned, of_stores in checked:
         check_ends(owned, of_stores)
     return checked
+
+
+def _is_logged(owned: OwnedTask) -> bool:
+    """Whether a changelog has everything that the task's stores have."""
+    return all(spec.logging or spec.source_topic is not None for spec in owned.task.subtopology.stores)
 
 
 def write_all(checked: Sequence[tuple[OwnedTask, dict[str, int]]], idle: AbstractContextManager[None]) -> None:

@@ -47,7 +47,7 @@ from streamsrt.runtime.loop.values import SendOutputs
 from streamsrt.runtime.values import State
 from tests.streamsrt.in_process_network import InProcessAdmin, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
-from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
+from topology import Processor, ProcessorContext, Record, Store, StreamsBuilder, serdes
 from topology.graph.topology import Topology
 
 
@@ -119,14 +119,21 @@ def test_offsets_come_after_the_results(rig: Rig) -> None:
     assert not rig.committer.is_pending
 
 
-def test_stores_are_written_while_offsets_are_committed(rig: Rig) -> None:
+@pytest.mark.parametrize(("logging", "before", "after"), [(True, False, True), (False, True, True)])
+def test_stores_are_written_while_offsets_are_committed_unless_nothing_else_has_what_is_in_them(
+    make_rig: MakeRig, logging: bool, before: bool, after: bool
+) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.long)
+    stream.group_by_key().count(store=Store("counts", logging=logging))
+    rig = make_rig(topology=builder.build())
     rig.network.write(("in", 0), keys("a", "b"))
     began(rig, 0)
     (owned,) = rig.manager.running()
-    written: list[int | None] = []
+    written: list[bool] = []
 
     def look() -> None:
-        written.append(owned.stores["counts"].changelog_offset())
+        written.append(not owned.task.caches["counts"].pending)
 
     class Watching(InProcessAdmin):
         def begin_commit(self, *arguments: Any, **settings: Any) -> Callable[[], None]:
@@ -141,7 +148,7 @@ def test_stores_are_written_while_offsets_are_committed(rig: Rig) -> None:
 
     rig.network.admin = Watching(rig.network)
     rig.thread._commit_all()
-    assert written == [None, 2]
+    assert written == [before, after]
     assert committed(rig) == 2
 
 
