@@ -64,7 +64,7 @@ class Position(Protocol):
     """A record that is processed."""
 
     @property
-    def metadata(self) -> RecordMetadata:
+    def metadata(self) -> RecordMetadata | None:
         """Where it was read."""
 
     @property
@@ -385,13 +385,15 @@ class Environment:
         timestamp: int,
         headers: Headers,
         source: Callable[[], SourceRecord],
+        metadata: RecordMetadata | None = None,
     ) -> EarlierRecord:
         """The context of results of a record that was held back: failures are its own, not those of the record that released
         it.
 
-        ``source``: makes its bytes. Where it was read is in :attr:`metadata`; see :attr:`came_unknown`.
+        ``source``: makes its bytes. ``metadata``: where it was read; None: where the record that released it was, see
+        :attr:`came_unknown`.
         """
-        return EarlierRecord(self, (node, key, value, timestamp, headers), source)
+        return EarlierRecord(self, (node, key, value, timestamp, headers), source, metadata)
 
     def context_of_evicted(self, node: str) -> ErrorContext | None:
         """Returns the context of the evicted change that a generated function forwarded last; None if it forwarded none."""
@@ -516,20 +518,34 @@ class Environment:
 
 
 class EarlierRecord:
-    """The context that :meth:`Environment.of_earlier` gives."""
+    """The context that :meth:`Environment.of_earlier` gives, and the position of its record."""
 
-    __slots__ = ("_before", "_env", "_record", "_source")
+    __slots__ = ("_before", "_env", "_make_source", "_metadata", "_record")
 
     def __init__(
-        self, env: Environment, record: tuple[str, object, object, int, Headers], source: Callable[[], SourceRecord]
+        self,
+        env: Environment,
+        record: tuple[str, object, object, int, Headers],
+        source: Callable[[], SourceRecord],
+        metadata: RecordMetadata | None,
     ) -> None:
         self._env = env
         self._record = record
-        self._source = source
-        self._before = env.source, env.came_unknown
+        self._make_source = source
+        self._metadata = metadata
+        self._before = env.place, env.came_unknown
+
+    @property
+    def metadata(self) -> RecordMetadata | None:
+        position, metadata, _ = self._before[0]
+        return self._metadata or (metadata if position is None else position.metadata)
+
+    @property
+    def source(self) -> SourceRecord:
+        return self._make_source()
 
     def __enter__(self) -> None:
-        self._env.source = self._source
+        self._env.position = self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -542,7 +558,7 @@ class EarlierRecord:
                 env.failed(node, error, *record)  # type: ignore[arg-type]  # mypy does not know what a rest has
                 return True
         finally:
-            env.source, env.came_unknown = self._before
+            env.place, env.came_unknown = self._before
         return False
 
 

@@ -168,14 +168,13 @@ class _Asof:
         self.time.ms = timestamp
         if self.waiting is None:
             return
-        env, current = self.env, self.env.metadata
+        env = self.env
         while (found := self.waiting.first_until(timestamp - self.op.grace_ms)) is not None:
             raw, value, of_ms, headers, origin = found
             record = (self.key_serde.deserialize(raw), self.value_serde.deserialize(value), of_ms, headers)
-            with env.of_earlier(self.name, *record, partial(_as_kept, raw, value, of_ms, headers)):
-                env.metadata, env.came_unknown = origin or current, origin is None
+            with env.of_earlier(self.name, *record, partial(_as_kept, raw, value, of_ms, headers), origin):
+                env.came_unknown = origin is None
                 self.join(raw, *record, forward)
-            env.metadata = current
             self.waiting.remove_first(timestamp)
 
     def join(

@@ -73,18 +73,18 @@ class Batch:
     def apart(self) -> Iterator[None]:
         """The context for processing waiting records: they are not in reading order."""
         env = self._env
-        before = env.metadata, env.source
+        before = env.place
         try:
             yield
         except StreamsError as failure:
             failure.is_in_order = False
             raise
         finally:
-            env.metadata, env.source = before
+            env.place = before
 
     def be_at(self, record: BufferedRecord) -> None:
         """Sets the record that the next results belong to."""
-        self._env.metadata, self._env.source = record.metadata, record.source
+        self._env.place = None, record.metadata, record.source
 
     def failed(self, record: BufferedRecord, error: BaseException) -> None:
         """Handles an exception of a record's function: continues if the handler decides so."""

@@ -147,13 +147,13 @@ def flowing(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Callab
         for held in found:
             if op.by_window and held.new is None:
                 continue
-            before = env.metadata, env.source
-            env.metadata, env.source = RecordMetadata(*held.origin), partial(held_record, held, buffer.raw)
+            before = env.place
+            env.place = None, RecordMetadata(*held.origin), partial(held_record, held, buffer.raw)
             try:
                 prior = held.prior if node.sends_old_values else None
                 made.forward(deserialize(held.key), held.new, held.timestamp, tuple(held.headers), prior)
             finally:
-                env.metadata, env.source = before
+                env.place = before
 
     return flow_on
 

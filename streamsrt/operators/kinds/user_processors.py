@@ -220,7 +220,7 @@ class Context:
                 if (
                     type(timestamp) is int
                     and 0 <= timestamp <= END_OF_TIME_MS
-                    and headers == ()
+                    and not headers
                     and (may_change_key or key is current[0])
                 ):
                     to_all(key, record[1], timestamp, headers)
