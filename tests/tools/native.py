@@ -45,7 +45,8 @@ def compiled_module(name: str, folder: Path) -> Path:
     source = SOURCES[name]
     folder.mkdir(parents=True, exist_ok=True)
     module = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    if module.exists() and module.stat().st_mtime > source.stat().st_mtime:
+    changed = max(part.stat().st_mtime for part in source.parent.glob("*.[ch]"))
+    if module.exists() and module.stat().st_mtime > changed:
         return module
     scratch = module.with_name(f"{module.name}.{os.getpid()}")
     include = f"-I{sysconfig.get_path('include')}"
