@@ -357,7 +357,7 @@ class StreamsConfig(BaseModel):
     """User of PLAIN and SCRAM."""
     sasl_password: str | None = Field(default=None, repr=False)
     """Password of PLAIN and SCRAM. It is never printed."""
-    sasl_oauth_token_provider: Any = None
+    sasl_oauth_token_provider: Any = Field(default=None, repr=False)
     """Object with the tokens of OAUTHBEARER (``aiokafka.abc.AbstractTokenProvider``)."""
     sasl_kerberos_service_name: str = "kafka"
     """Name of the brokers' service, for GSSAPI."""

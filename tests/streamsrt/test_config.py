@@ -184,7 +184,15 @@ def test_a_password_of_a_wrong_type_is_not_shown(key: str, value: object) -> Non
 
 
 def test_passwords_are_not_shown() -> None:
-    config = StreamsConfig.of(APP, {"sasl.password": "secret-1", "ssl.key.password": "secret-2"})
+    class Provider:
+        def __repr__(self) -> str:
+            return "secret-3"
+
+        async def token(self) -> str:
+            return ""
+
+    secrets = {"sasl.password": "secret-1", "ssl.key.password": "secret-2", "sasl.oauth.token.provider": Provider()}
+    config = StreamsConfig.of(APP, secrets)
     assert "secret" not in repr(config)
     assert "secret" not in repr(client_config(config))
 
