@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 from streamsrt.state.access import KeySerde, KeyValueAccess, Now
 from streamsrt.state.cache import KeyValueCache
@@ -50,10 +50,10 @@ class DirectAccess(KeyValueAccess):
         # Bytes are keys as they are.
         plain = bytes if key_serde is serdes.bytes else None
 
-        def get(key: object) -> Any:
+        def get(key: object) -> object:
             return cache[key if type(key) is plain else serialize(key)].value
 
-        def put(key: object, value: Any) -> None:
+        def put(key: object, value: object) -> None:
             record = context.current
             if record is None:
                 timestamp, headers, number = now()

@@ -60,7 +60,7 @@ SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers and timestamp of a record, as bytes the first two."""
 
 
-class Position(Protocol):
+class ProcessedRecord(Protocol):
     """A record that is processed."""
 
     @property
@@ -72,7 +72,9 @@ class Position(Protocol):
         """The record as it was read."""
 
 
-Place: TypeAlias = tuple[Position | None, RecordMetadata | None, SourceRecord | Callable[[], SourceRecord] | None]
+Place: TypeAlias = tuple[
+    ProcessedRecord | None, RecordMetadata | None, SourceRecord | Callable[[], SourceRecord] | None
+]
 
 
 class Calls(Protocol):
@@ -186,7 +188,7 @@ class Environment:
         """Orders the changes of a cache. A run of records takes one number, and counts its changes on from it."""
         self.shared_states: dict[str, Any] = {}
         """State that several nodes of one operator share, by a name that the operator chooses."""
-        self.position: Position | None = None
+        self.position: ProcessedRecord | None = None
         """Tells :attr:`metadata` and :attr:`source` of the record that is processed; None where they were given."""
         self._metadata: RecordMetadata | None = None
         self._source: SourceRecord | Callable[[], SourceRecord] | None = None

@@ -27,7 +27,7 @@ from streamsrt.operators.engine.user_metrics import NodeMetrics
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.direct_access import DirectAccess
-from streamsrt.state.kinds import cache_of, store_access
+from streamsrt.state.kinds import UserStore, cache_of, store_access
 from streamsrt.state.lru import LruCache
 from topology.graph import nodes, operations
 from topology.graph.store_kinds import Limit, store_traits
@@ -252,7 +252,7 @@ class Context:
         spec = self._env.plan.specs[name]
         cache = self._env.caches[name]
         serde = self._env.plan.key_serde(spec)
-        access: Any
+        access: UserStore
         if type(cache) is KeyValueCache and (spec.bare_values or not spec.timestamped):
             access = DirectAccess(
                 cache, serde, self._now, context=self, sequence=self._env.sequence, log_row=self._builder.log_row(name)
