@@ -2,17 +2,20 @@
 
 1. The broker belongs to a directory. While it runs, its address is in a file there; the address is used only if the
    broker answers.
-2. Whoever starts it stops it. Its data remains, and the next start uses it.
+2. A broker that another process is starting at the moment has locked its data, but is not to be found yet: it is waited for.
+3. Whoever starts it stops it. Its data remains, and the next start uses it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +25,8 @@ from streamsrt.errors import BrokerError, StateError
 ADDRESS_FILE = "broker.address"
 DATA_FOLDER = "broker"
 _STOP_TIMEOUT_S = 15.0
+_LOCK_FILE = ".lock"
+_POLL_S = 0.1
 
 
 def make_directory(directory: Path, otherwise: str) -> None:
@@ -36,13 +41,17 @@ def make_directory(directory: Path, otherwise: str) -> None:
 
 
 class BundledBroker:
-    """The broker of a directory. A context manager; ``address`` is valid inside."""
+    """The broker of a directory. A context manager; ``address`` is valid inside. ``patience_s``: how long to wait for a
+    broker that another process is starting."""
 
-    def __init__(self, directory: Path, *, port: int = 0, configs: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, *, port: int = 0, configs: Sequence[str] = (), patience_s: float = 60.0
+    ) -> None:
         self.directory = directory
         self.address = ""
         self._port = port
         self._configs = configs
+        self._patience_s = patience_s
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -88,7 +97,12 @@ class BundledBroker:
         self.address = self._process.stdout.readline().strip()
         if not self.address:
             code = self._process.wait()
+            self._process.stdout.close()
             self._process = None
+            found = find_starting_broker(self.directory, self._patience_s)
+            if found is not None:
+                self.address = found
+                return found
             raise BrokerError(f"the bundled broker did not start (exit code {code}): {_last_line(log_path)}")
         (self.directory / ADDRESS_FILE).write_text(self.address + "\n", encoding="utf-8")
         return self.address
@@ -119,6 +133,44 @@ def find_broker(directory: Path) -> str | None:
             return address
     except (OSError, ValueError):
         return None
+
+
+def find_starting_broker(directory: Path, patience_s: float) -> str | None:
+    """The address of the broker that another process is starting in ``directory``, as soon as it answers; None if no process
+    uses its data, or no longer does. Raises :class:`~streamsrt.errors.BrokerError` after ``patience_s``."""
+    end = time.monotonic() + patience_s
+    while _is_in_use(directory / DATA_FOLDER):
+        found = find_broker(directory)
+        if found is not None:
+            return found
+        if time.monotonic() >= end:
+            data = directory / DATA_FOLDER
+            raise BrokerError(
+                f"another process ({_owner(data)}) uses the data of the bundled broker in {data.absolute()}, but no broker "
+                f"answers at the address in {directory / ADDRESS_FILE}. "
+                "If that broker is still starting, try again later. If it runs, give its address with -b HOST:PORT"
+            )
+        time.sleep(_POLL_S)
+    return None
+
+
+def _is_in_use(data: Path) -> bool:
+    """Whether a process has locked the data, as a broker does from its start to its end."""
+    try:
+        with (data / _LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _owner(data: Path) -> str:
+    try:
+        return f"id {int((data / _LOCK_FILE).read_bytes())}"
+    except (OSError, ValueError):
+        return "its id is not known"
 
 
 def has_data(directory: Path) -> bool:

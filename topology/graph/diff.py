@@ -66,7 +66,8 @@ class StateChange:
     """What happens to one store or repartition topic, and why.
 
     ``cure``: what helps if state starts empty or is left behind; APP stands for the application id. ``topics``: where
-    the records are that it is about, internal ones as they are called in the topology.
+    the records are that it is about, internal ones as they are called in the topology. ``read_anew``: those of them
+    that a store that starts empty reads from their start, because nobody has read them before.
     """
 
     kind: Literal["store", "repartition topic"]
@@ -75,6 +76,7 @@ class StateChange:
     reason: str
     cure: str = ""
     topics: tuple[str, ...] = ()
+    read_anew: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ class _Compared:
             fate, reason = ("rebuilt", None) if known is None else self._fate(known, store)
             if fate == "rebuilt":
                 found = new_state(store, reason, self._old, self._new, self._found)
-                yield StateChange("store", store.name, found.fate, found.reason, found.cure, found.topics)
+                yield StateChange("store", store.name, *found)
             else:
                 yield StateChange("store", store.name, fate, reason or "")
         for gone in before.values():

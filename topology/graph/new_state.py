@@ -56,6 +56,7 @@ class NewState(NamedTuple):
     reason: str
     cure: str = ""
     topics: tuple[str, ...] = ()
+    read_anew: tuple[str, ...] = ()
 
 
 def new_state(
@@ -70,9 +71,10 @@ def new_state(
     reason = why or _why_new(store, old)
     was_read = [topic for topic in fed if found.is_read(topic) or _is_read_by(old, topic)]
     if origin is None or not was_read:
-        return NewState("rebuilt", reason, "", fed)
+        return NewState("rebuilt", reason, "", fed, fed)
+    unread = tuple(topic for topic in fed if topic not in was_read)
     reason += f" and does not include records of {', '.join(was_read)} that were already read"
-    return NewState("rebuilt", reason, _how_to_fill(store.name, was_read, old, new, found), fed)
+    return NewState("rebuilt", reason, _how_to_fill(store.name, was_read, old, new, found), fed, unread)
 
 
 def _why_new(store: StoreOutline, old: TopologyOutline) -> str:

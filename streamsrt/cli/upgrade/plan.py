@@ -290,6 +290,13 @@ def _show(made: UpgradePlan, out: Path | None) -> None:
     say(f"next, instance by instance: stop it, then run streamsrt upgrade start NEW --plan {file}\n")
 
 
+def _reasons(row: PlannedState) -> tuple[str, str]:
+    """Why a store or topic changes as it does, and which records are read for it."""
+    if row.fate == "rebuilt":
+        return row.why, row.source and f"it reads {row.source} from the start"
+    return row.source and f"restored from {row.source}", row.why
+
+
 def _show_changes(made: UpgradePlan) -> None:
     rows: list[dict[str, object]] = [
         {"what": "subtopology", "name": each["id"], "change": each["change"], "why": each["why"]}
@@ -306,7 +313,7 @@ def _show_changes(made: UpgradePlan) -> None:
                 "change": each.fate,
                 "records": count,
                 "seconds": seconds,
-                "why": "; ".join(filter(None, (each.source and f"restored from {each.source}", each.why))),
+                "why": "; ".join(filter(None, _reasons(each))),
             }
         )
     print_rows(["what", "name", "change", "records", "seconds"], rows, as_json=False)

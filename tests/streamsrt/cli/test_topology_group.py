@@ -35,7 +35,7 @@ def version(topics, *, minutes=1, joined=False, clicks=False, added=False, last=
     if clicks:
         words.count(store="clicks")
     if added:
-        builder.stream("{t}-orders-too", **TEXT).group_by_key().count(store="added")
+        builder.stream("{t}-wide", **TEXT).group_by_key().count(store="added")
     if joined:
         keep = Store("both", **TEXT)
         both = orders.join(customers, lambda o, c: o + c, foreign_key=lambda o: o, name="both", store=keep)
@@ -48,6 +48,7 @@ fewer = version("{t}-words")
 wider = version(["{t}-words", "{t}-wide"], clicks=True)
 joined = version("{t}-words", clicks=True, joined=True)
 lacking = version("{t}-nowhere", clicks=True)
+beside = version("{t}-words", clicks=True, joined=True, added=True)
 fading = version("{t}-words", last=Store("last", ttl=60_000))
 fading_soon = version("{t}-words", last=Store("last", ttl=30_000), minutes=2)
 fading_bytes = version("{t}-words", last=Store("last", ttl=60_000), value=serdes.json)
@@ -222,12 +223,15 @@ def test_partitions_and_retention_of_the_cluster_count(on_broker: Command, modul
     assert "retention.ms of its changelog 86520000 -> 122460000" in reason
 
 
-def test_how_long_a_store_is_restored_is_measured(on_broker: Command, module: str, group: str) -> None:
-    command = ("topology", "diff", f"{module}:first", f"{module}:joined", "--group", group)
+def test_how_long_a_store_is_restored_is_measured(on_broker: Command, module: str, topics: str, group: str) -> None:
+    on_broker("produce", f"{topics}-wide", "--key-separator", ":", stdin="".join(f"k{n}:v\n" for n in range(220)))
+    command = ("topology", "diff", f"{module}:first", f"{module}:beside", "--group", group)
     (found,) = on_broker(*command, "--json").rows
-    (added,) = (each for each in found["state"] if each["name"] == "both")
+    (added,) = (each for each in found["state"] if each["name"] == "added")
     assert (added["fate"], added["restores"]) == ("rebuilt", 220)
     assert added["seconds"] == round(220 / found["restored_records_per_second"], 1)
+    (both,) = (each for each in found["state"] if each["name"] == "both")
+    assert (both["fate"], both["restores"], both["seconds"]) == ("rebuilt", None, None), "its topics were read already"
     (kept,) = (each for each in found["state"] if each["name"] == "clicks")
     assert (kept["restores"], kept["seconds"]) == (None, None), "its tasks stay where they are"
     assert "seconds: time for a single instance to restore the store, at " in on_broker(*command).out

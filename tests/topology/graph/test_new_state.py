@@ -80,9 +80,11 @@ def test_a_topic_that_the_group_has_never_read_is_not_called_read() -> None:
     old, new = version("a"), version("a", new="b")
     never = change(old, new, FoundTopics({}, frozenset({"a"})))
     assert (never.fate, never.reason, never.cure) == ("rebuilt", "new: it starts empty", "")
+    assert (never.topics, never.read_anew) == (("b",), ("b",))
     for found in (FoundTopics({}, frozenset({"b"})), FoundTopics()):
         read = change(old, new, found)
         assert "does not include records of b that were already read" in read.reason
+        assert (read.topics, read.read_anew) == (("b",), ())
         assert "reset-offsets APP --topic b --to-earliest" in read.cure
 
 

@@ -252,12 +252,16 @@ def plan_and_start(scene: Scene, *old: object) -> None:
     assert fate == "carried over"
     assert restores is not None
     assert 50 <= restores <= 500, "each key at least once"
-    assert fates["last"] == ("rebuilt", 500), "two source topics, of which one has records"
+    assert fates["last"] == ("rebuilt", 0), "one topic was read already, and the new one has no records"
     assert made["records_per_second"] > 0
     assert all(each["seconds"] is not None for each in made["rows"] if each["restores"])
     shown = scene.upgrade("plan", scene.version("third"), *old)
     assert "topology.epoch=4 (streamsrt upgrade start sets it)" in shown.out
     assert "records/s (measured)" in shown.out
+    (last,) = (
+        line for line in shown.out.splitlines() if line.startswith("store last: new: it starts empty and does not")
+    )
+    assert last.endswith("-more from the start")
     other = scene("upgrade", "start", scene.version("second"), "--plan", "plan.json")
     assert (other.code, "is not the version that plan plan.json was made for" in other.err) == (2, True)
 
