@@ -27,7 +27,7 @@ class SecurityConfig:
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
-    sasl_oauth_token_provider: Any = None  # of aiokafka, which has no types
+    sasl_oauth_token_provider: Any = field(default=None, repr=False)  # of aiokafka, which has no types
     """An ``aiokafka.abc.AbstractTokenProvider``, for OAUTHBEARER."""
     sasl_kerberos_service_name: str = "kafka"
     sasl_kerberos_domain_name: str | None = None
