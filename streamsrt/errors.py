@@ -12,6 +12,7 @@
     │   ├── NotABrokerError          the server that answers does not speak Kafka's protocol
     │   ├── UnsupportedBrokerError   a needed API or version is missing
     │   └── RequestFailedError       the broker answered a request with an error code
+    ├── OutageError                  a service that a serde needs: start the instance again when it answers; exit code 3
     ├── StateError                   the state directory: free it, or let it be rebuilt; exit code 4
     │   ├── StateDirectoryLockedError
     │   ├── ChangelogLostError       the changelog was deleted: the state is on the disks of instances only

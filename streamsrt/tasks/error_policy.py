@@ -42,6 +42,7 @@ from streamsrt.errors import (
     MembershipError,
     MissingTopicError,
     NotABrokerError,
+    OutageError,
     ProcessingError,
     ProductionError,
     RecordError,
@@ -131,6 +132,8 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
         StateDirectoryLockedError: ErrorPolicy(ErrorAction.WAIT, ErrorAction.END_UNDONE),
         StoreClosedError: _STATE,
         ChangelogLostError: _STATE,
+        # Where it comes with a record, it is a RecordError by now.
+        OutageError: _STATE,
         StateError: _STATE,
         # A record, or a user function's result for it, fails, after the exception handlers decided so.
         RecordError: _RECORD,

@@ -306,6 +306,8 @@ class Environment:
         does in Java; so does a row that can't be upcast, because the record is not at fault."""
         if is_interrupt(error):
             raise error
+        if isinstance(error, OutageError):
+            raise_outage(ProcessingError, self.plan, context, error)
         calls_handler = isinstance(error, Exception)
         always_fails = isinstance(error, UpcastError)
         answer = (
