@@ -633,13 +633,9 @@ def raise_outage(
     kind: type[RecordError], plan: ResolvedSubtopology, context: ErrorContext, error: OutageError
 ) -> NoReturn:
     """Ends the processing for an outage, about which no handler is asked. ``kind``: of the error that is raised."""
-    failure = kind(
-        f"{error} ({where(plan, context)}). The record is not at fault: no handler was asked about it, and it is processed "
-        "after the next start",
-        context.topic,
-        context.partition,
-        context.offset,
-    )
+    advice = "The record is not at fault: no handler was asked about it, and it is processed after the next start"
+    message = f"{error} ({where(plan, context)}). {advice}"
+    failure = kind(message, context.topic, context.partition, context.offset)
     failure.exit_code = error.exit_code
     raise failure from error
 
