@@ -96,7 +96,8 @@ class ProcessorContext(Protocol[K, V]):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """None in a punctuation."""
+        """Where the record that is processed was read. None in a punctuation, and behind a cached table, whose updates combine
+        several records."""
 
     @property
     def key_serde(self) -> Serde[Any]:
@@ -152,8 +153,9 @@ class ProcessorContext(Protocol[K, V]):
 
         ``start_time``: the first call is due then, the next ones at ``start_time + n * interval``, also after restarts.
         If it is in the past, the first call is at the next such time. A datetime with a time zone, or epoch
-        milliseconds; None: the interval starts now (wall clock) or with the first record (stream time). Raises
-        UserError for an interval below 1 ms, WindowError for a start before the epoch. Source: KIP-1146.
+        milliseconds; None: the first call is after one interval (wall clock), or at the first record and then at multiples
+        of the interval since the epoch (stream time). Raises UserError for an interval below 1 ms, WindowError for a start
+        before the epoch. Source: KIP-1146.
         """
 
     def commit(self) -> None:
