@@ -96,8 +96,8 @@ class ProcessorContext(Protocol[K, V]):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Where the record that is processed was read. None in a punctuation, and behind a cached table, whose updates combine
-        several records."""
+        """Where the record that is processed was read. None in a punctuation, and behind a cached table, whose updates
+        combine several records."""
 
     @property
     def key_serde(self) -> Serde[Any]:
