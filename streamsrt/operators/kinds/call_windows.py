@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import CallOutcome, Environment, NotBegunError
@@ -47,7 +47,8 @@ class CallWindow:
             raise UserError(f"{name}: asynchronous functions need a task, and this program runs without one")
         self._location = env.plan.location(name)
         self._longest_ms = None if op.timeout_ms is None else longest_call_ms(op.timeout_ms, op.retries, op.backoff_ms)
-        self._outcomes: SimpleQueue[CallOutcome] = SimpleQueue()
+        # No SimpleQueue: if a signal comes at the end of a wait, CPython's waits on without a limit.
+        self._outcomes: Queue[CallOutcome] = Queue()
         self._calls = env.open_calls(op, self._outcomes.put)
         self._concurrency = op.concurrency
         self._settle = settle

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -251,4 +253,33 @@ def test_what_a_commit_waits_for_is_told(build: Callable[..., Build], options: d
     running.task.while_calling(look)
     running.task.prepare_commit()
     assert running.task.calls_under_way() == []
+    running.task.close()
+
+
+def test_a_signal_at_the_end_of_a_wait_does_not_prolong_it() -> None:
+    gate = Gate(0)
+    running = Running(topology_of(mapped(gate, concurrency=1)))
+    add(running, 10)
+    running.task.process(1000, 0, finishes=False)
+    ends: list[float] = []
+
+    def outlast(*_: object) -> None:
+        while time.monotonic() < ends[0]:
+            pass
+
+    before = signal.signal(signal.SIGALRM, outlast)
+    # If the wait goes on, this ends it.
+    rescue = threading.Timer(5.0, gate.let_go)
+    rescue.start()
+    try:
+        for _ in range(5):
+            ends[:] = [time.monotonic() + 0.03]
+            signal.setitimer(signal.ITIMER_REAL, 0.015)
+            running.task.await_calls(0.02)
+            assert time.monotonic() - ends[0] < 2.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        rescue.cancel()
+    assert running.task.is_calling
     running.task.close()
