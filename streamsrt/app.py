@@ -684,7 +684,7 @@ class KafkaStreams(Queryable):
         listening = bound_socket(self.config.http_listen)
         if not self.config.application_server:
             server = reached_at(self.config.http_listen, listening.getsockname()[1])
-            self.config = StreamsConfig.of(self.config, application_server=server)
+            self.config = self.config.model_copy(update={"application_server": server})
         logger.info("HTTP at %s:%d", *listening.getsockname()[:2])
         return HttpServer(application(self), listening)
 

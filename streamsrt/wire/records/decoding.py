@@ -40,7 +40,7 @@ from streamsrt.wire.records.header import (
 )
 from streamsrt.wire.records.plain import has_long_record, read_plain
 from streamsrt.wire.records.small import read_small
-from streamsrt.wire.records.uniform import read_tables, read_uniform
+from streamsrt.wire.records.uniform import Uniform, read_uniform
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,17 +93,13 @@ def decode_records(
     records = view[HEADER_SIZE_BYTES:]
     if header.records_count > header.last_offset_delta:
         shape = header.records_count, header.base_timestamp
-        tables = read_tables(records, *shape) if as_tables else None
-        if tables is not None:
-            bounds = _dated(tables.times, header, (int(tables.times.min()), int(tables.times.max())))
-            return TableColumns(tables, header.base_offset, header.next_offset, bounds)
-        native = read_records(records, *shape)
-        if native is not None:
+        uniform = read_uniform(records, *shape) if as_tables else None
+        if uniform is None and (native := read_records(records, *shape)) is not None:
             return _unread_columns(native, header, (native.low_ms, native.high_ms), lazily)
-        uniform = read_uniform(records, *shape)
+        if uniform is None and not as_tables:
+            uniform = read_uniform(records, *shape)
         if uniform is not None:
-            bounds = int(uniform.times.min()), int(uniform.times.max())
-            return _unread_columns(uniform, header, bounds, lazily)
+            return _uniform_columns(uniform, header, lazily=lazily, as_tables=as_tables)
         small = read_small(records, *shape)
         if small is not None:
             keys, values, times = small
@@ -112,6 +108,14 @@ def decode_records(
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)
     return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
+
+
+def _uniform_columns(uniform: Uniform, header: BatchHeader, *, lazily: bool, as_tables: bool) -> RecordColumns:
+    bounds = int(uniform.times.min()), int(uniform.times.max())
+    tables = uniform.tables() if as_tables else None
+    if tables is None:
+        return _unread_columns(uniform, header, bounds, lazily)
+    return TableColumns(tables, header.base_offset, header.next_offset, _dated(tables.times, header, bounds))
 
 
 def _unread_columns(

@@ -80,6 +80,19 @@ class Uniform(NamedTuple):
             found += _column(self.records, run, run.value_at, run.value_size)
         return found
 
+    def tables(self) -> Tables | None:
+        """The records as tables, which take no object for any of them; None where keys or values are null, or their sizes
+        differ between runs."""
+        sizes = {(run.key_size, run.value_size) for run in self.runs}
+        if len(sizes) > 1 or min(sizes.pop()) < 0:
+            return None
+        records = self.records
+        parts = [
+            (_table(records, run, run.key_at, run.key_size), _table(records, run, run.value_at, run.value_size))
+            for run in self.runs
+        ]
+        return Tables(parts, self.times)
+
     @property
     def unread_keys(self) -> None:
         """Keys of equal sizes are bytes quickly."""
@@ -103,24 +116,6 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     return Uniform(records, runs, _timestamps(records, runs, base_timestamp))
 
 
-def read_tables(records: memoryview, count: int, base_timestamp: int) -> Tables | None:
-    """The same as tables, which takes no object for a record; None also where keys or values are null, or their sizes differ
-    between runs."""
-    if count < RECORDS_MIN or not _looks_uniform(records):
-        return None
-    runs = _runs(records, count)
-    if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
-        return None
-    sizes = {(run.key_size, run.value_size) for run in runs}
-    if len(sizes) > 1 or min(sizes.pop()) < 0:
-        return None
-    tables = [
-        (_table(records, run, run.key_at, run.key_size), _table(records, run, run.value_at, run.value_size))
-        for run in runs
-    ]
-    return Tables(tables, _timestamps(records, runs, base_timestamp))
-
-
 def _table(records: memoryview, run: _Run, at: int, size: int) -> Table:
     return np.ndarray((run.length, size), _BYTE, records, run.position + at, (run.size, 1))
 
@@ -129,18 +124,16 @@ def survey_uniform(
     records: memoryview, count: int, base_timestamp: int
 ) -> tuple[npt.NDArray[np.int64], list[int]] | None:
     """The timestamps of ``count`` records that fill the buffer, and which have no key; None where they are not uniform."""
-    if count < RECORDS_MIN or not _looks_uniform(records):
-        return None
-    runs = _runs(records, count)
-    if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
+    uniform = read_uniform(records, count, base_timestamp)
+    if uniform is None:
         return None
     keyless: list[int] = []
     done = 0
-    for run in runs:
+    for run in uniform.runs:
         if run.key_size < 0:
             keyless += range(done, done + run.length)
         done += run.length
-    return _timestamps(records, runs, base_timestamp), keyless
+    return uniform.times, keyless
 
 
 def _looks_uniform(records: memoryview) -> bool:
