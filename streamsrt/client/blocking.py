@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -50,6 +51,9 @@ class Blocking(Protocol):
     def pause(self, timeout_s: float) -> None:
         """Waits for this time, whatever happens meanwhile."""
 
+    def worked_ns(self) -> int:
+        """How long the calling thread has computed so far, in nanoseconds."""
+
 
 class _Threads:
     """Waits with threads of the operating system."""
@@ -65,6 +69,9 @@ class _Threads:
 
     def pause(self, timeout_s: float) -> None:
         threading.Event().wait(timeout_s)
+
+    def worked_ns(self) -> int:
+        return time.thread_time_ns()
 
 
 THREADS: Blocking = _Threads()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from streamsrt.client.blocking import THREADS
 from streamsrt.membership.values import AssignmentChanged, Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers
 from streamsrt.queries.gate import QueryGate
@@ -57,6 +58,20 @@ def number(value: int) -> bytes:
     return value.to_bytes(4, "big")
 
 
+class SteadyWork:
+    """Waits with threads, and computes as long as it is told: a commit takes ``commit_ms``."""
+
+    flag, condition, result, pause = THREADS.flag, THREADS.condition, THREADS.result, THREADS.pause
+
+    def __init__(self) -> None:
+        self.commit_ms = 0
+        self._worked_ms = 0
+
+    def worked_ns(self) -> int:
+        self._worked_ms += self.commit_ms
+        return self._worked_ms * 1_000_000
+
+
 class Rig:
     """One member. ``clock_ms`` stands still until the test moves it."""
 
@@ -88,6 +103,7 @@ class Rig:
         self.collector = RecordCollector(self.network.producer.send, self._count)
         self.gate = QueryGate()
         self.clock_ms = 1_000_000
+        self.work = SteadyWork()
         self.states: list[State] = []
         self._global_config = global_config or TaskConfig()
         self.global_consumer = self._global_consumer(cache_max_bytes)
@@ -137,6 +153,7 @@ class Rig:
             on_state=self.states.append,
             gate=self.gate,
             routing=self.routing,
+            blocking=self.work,
         )
 
     def _restore_thread(self, patience_s: float) -> RestoreThread:

@@ -4,6 +4,7 @@
 
 - ``schedule``: what is due when, as one sorted value.
 - ``values``: the state, the events, the actions.
+- ``commit_parts``: commits of some tasks at a time, so that records don't wait for a long commit.
 - ``machine``: ``step``, the only place that decides what is done next and when.
 - ``report``: why a commit is late, a poll was skipped or nothing happens, computed from the state.
 - ``progress``: what the thread publishes and logs about its tasks.

@@ -9,6 +9,8 @@
    topics are purged after a commit. If a commit took longer than the interval, records are processed for the same time,
    up to a second, before the next one: a busy machine does not commit a few records at a time, and one that had to wait
    for the cluster commits again soon.
+   Where that takes long, and the loop comes to wait, they are committed in parts
+   (:mod:`streamsrt.runtime.loop.commit_parts`).
 4. A loop that is stopped leaves the group and processes until the coordinator has confirmed it: at most fifteen seconds
    after its tasks were released, which may take as long as asynchronous calls. A loop that remains in the group only
    commits and ends.
@@ -49,6 +51,7 @@ from streamsrt.membership.values import (
     TasksLost,
 )
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.loop.commit_parts import parts_for
 from streamsrt.runtime.loop.report import late_commit_text, slow_commit_text
 from streamsrt.runtime.loop.schedule import Deadline, Schedule
 from streamsrt.runtime.loop.values import (
@@ -150,7 +153,7 @@ def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
         case Processed():
             return _after_processing(state, event, now_ms)
         case Committed():
-            return _after_commit(state, now_ms)
+            return _after_commit(state, event, now_ms)
         case IterationEnded(is_settled):
             return _end_iteration(state, is_settled, now_ms)
         case DrainChecked():
@@ -193,7 +196,7 @@ def _begin(state: LoopState, has_work: bool, wait_max_ms: int | None, now_ms: in
         return began, (AnswerQueries(),)
     limits_ms = [state.settings.poll_ms, *(() if wait_max_ms is None else (wait_max_ms,))]
     sends = state.has_outputs and not state.is_paused
-    awaited = (Deadline.COMMIT, Deadline.SEND) if sends else (Deadline.COMMIT,)
+    awaited = (Deadline.COMMIT, Deadline.COMMIT_SOME, *((Deadline.SEND,) if sends else ()))
     limits_ms += [at_ms - now_ms for what in awaited if (at_ms := state.schedule.at_ms(what)) is not None]
     return began, (Wait(max(0, min(limits_ms))),)
 
@@ -222,7 +225,10 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
         schedule, has_outputs = schedule.set(Deadline.SEND, now_ms + state.settings.linger_ms), False
         actions.append(SendOutputs())
     is_due = schedule.is_due(Deadline.COMMIT, now_ms)
-    if commit_requested or is_due:
+    if not (commit_requested or is_due):
+        if state.is_polling and schedule.is_due(Deadline.COMMIT_SOME, now_ms):
+            actions.append(CommitAll(state.commit_parts))
+    else:
         actions.append(CommitAll())
         if schedule.is_due(Deadline.PURGE, now_ms):
             schedule = schedule.set(Deadline.PURGE, now_ms + state.settings.purge_interval_ms)
@@ -264,10 +270,20 @@ def _next_limit(state: LoopState, records: int, took_ms: int) -> int:
     return min(RECORDS_PER_TASK_AND_ITERATION, limit * 2) if is_short else limit
 
 
-def _after_commit(state: LoopState, now_ms: int) -> Step:
-    took_ms = now_ms - state.iteration.at_ms
-    pause_ms = max(state.settings.commit_interval_ms, min(took_ms, AFTER_SLOW_COMMIT_MAX_MS))
+def _after_commit(state: LoopState, event: Committed, now_ms: int) -> Step:
+    took_ms, interval_ms = now_ms - state.iteration.at_ms, state.settings.commit_interval_ms
+    pause_ms = max(interval_ms, min(took_ms, AFTER_SLOW_COMMIT_MAX_MS))
+    parts = parts_for(event.work_ms, event.committed, event.tasks, interval_ms)
+    part_ms = pause_ms // parts
+    if event.committed < event.tasks:
+        # If there is no time for the next part, all tasks are committed a little later.
+        part_ms = pause_ms * event.committed // event.tasks
+        pause_ms = part_ms + part_ms // 2
     schedule, actions = state.schedule.set(Deadline.COMMIT, now_ms + pause_ms), list[Action]()
+    if parts > 1:
+        schedule = schedule.set(Deadline.COMMIT_SOME, now_ms + part_ms)
+    elif state.commit_parts > 1:
+        schedule = schedule.without(Deadline.COMMIT_SOME)
     slow = SlowCommit(took_ms, now_ms) if took_ms >= SLOW_COMMIT_MS else None
     if slow is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
         schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
@@ -277,6 +293,7 @@ def _after_commit(state: LoopState, now_ms: int) -> Step:
         iteration=replace(state.iteration, at_ms=now_ms),
         schedule=schedule,
         has_outputs=False,
+        commit_parts=parts,
         last_commit_ms=took_ms,
         slow_commit=slow or state.slow_commit,
     )

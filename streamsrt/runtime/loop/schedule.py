@@ -16,6 +16,7 @@ class Deadline(Enum):
     """The kinds of deadlines."""
 
     COMMIT = "commit"
+    COMMIT_SOME = "commit some of the tasks, if there is time"
     SEND = "send outputs that wait for more of their partition"
     PURGE = "purge repartition topics"
     REPORT_OFFSETS = "report the offsets of the tasks' state to the membership"
@@ -55,6 +56,10 @@ class Schedule:
         """Returns a schedule with this deadline at another time."""
         rest = [entry for entry in self.entries if entry.what is not what]
         return Schedule(_sorted([*rest, ScheduledDeadline(at_ms, what)]))
+
+    def without(self, what: Deadline) -> Schedule:
+        """Returns a schedule that does not have this deadline."""
+        return Schedule(tuple(entry for entry in self.entries if entry.what is not what))
 
 
 def _sorted(entries: Iterable[ScheduledDeadline]) -> tuple[ScheduledDeadline, ...]:

@@ -39,6 +39,7 @@ from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.failures import NotCommittedError, commits_at_the_end
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
+from streamsrt.runtime.loop.commit_parts import CommitTurns
 from streamsrt.runtime.loop.last_calls import LastCalls
 from streamsrt.runtime.loop.machine import has_assignment, initial, may_be_drained, step
 from streamsrt.runtime.loop.progress import ProgressReporter
@@ -54,7 +55,6 @@ from streamsrt.runtime.loop.values import (
     CloseLostTasks,
     CommitAll,
     CommitBeforeClose,
-    Committed,
     DrainChecked,
     InputTaken,
     IterationBegan,
@@ -152,6 +152,7 @@ class StreamThread:
         """Whether the program itself asked for the end."""
         self._state = initial(settings, now_ms())
         self._activity: Activity | None = None
+        self._turns = CommitTurns(blocking)
         self._waiting: tuple[str, ...] = ()
         """Why tasks that are to be open are not, when it was published last."""
         self._iteration_ms = now_ms()
@@ -275,8 +276,8 @@ class StreamThread:
                     self._handle_error(error, alone=not self._committer.is_atomic)
             case SendOutputs():
                 self._send_outputs()
-            case CommitAll():
-                self._commit_all()
+            case CommitAll(parts):
+                self._commit_all(parts)
             case PurgeRepartitionTopics():
                 self._purge_repartition_topics()
             case CleanUp():
@@ -364,9 +365,9 @@ class StreamThread:
 
     # ------------------------------------------------------------------------------------------------------------ commit
 
-    def _commit_all(self) -> None:
-        self._commit(self._manager.awake())
-        self._handle(Committed())
+    def _commit_all(self, parts: int = 1) -> None:
+        self._commit(self._turns.begin(self._manager.awake(), parts))
+        self._handle(self._turns.ended(is_atomic=self._committer.is_atomic))
 
     def _commit(self, tasks: list[OwnedTask]) -> None:
         began_ns = time.monotonic_ns()

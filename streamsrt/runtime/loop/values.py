@@ -114,6 +114,8 @@ class LoopState:
     was_shut_down: bool = False
     """Whether another member requested a shutdown of the application."""
     iteration: IterationTimes = field(default_factory=IterationTimes)
+    commit_parts: int = 1
+    """In how many parts the tasks are committed where there is time."""
     last_commit_ms: int = 0
     """Duration of the last commit."""
     late_commit: LateCommit | None = None
@@ -160,7 +162,12 @@ class Processed:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit of all tasks has finished, even if offsets are still pending."""
+    """A commit has finished, even if offsets are still pending. ``committed`` of ``tasks`` were committed. ``work_ms``: how
+    long it has computed, rather than waited; 0 where tasks must be committed together."""
+
+    tasks: int = 0
+    committed: int = 0
+    work_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +245,9 @@ class CommitBeforeClose:
 
 @dataclass(frozen=True, slots=True)
 class CommitAll:
-    """Commit all running tasks."""
+    """Commit all running tasks, or one of ``parts`` parts of them (:mod:`streamsrt.runtime.loop.commit_parts`)."""
+
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ class OwnedTask:
     """By store, the end of its changelog when the task started to run."""
     written_to: dict[str, int] = field(default_factory=dict)
     """By store, the end of its changelog at the last commit that wrote to it."""
+    committed_in: int = 0
+    """The number of the commit of the thread that it was part of last."""
     wakes: int = 0
     """How often there was something to look at (:mod:`streamsrt.tasks.manager.awake_tasks`)."""
 

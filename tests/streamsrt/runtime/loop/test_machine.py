@@ -187,6 +187,50 @@ def test_a_task_may_ask_for_a_commit_at_once() -> None:
     assert loop.state.schedule.at_ms(Deadline.COMMIT) == loop.now_ms + 1_000
 
 
+def test_commits_that_compute_for_long_are_made_in_parts_where_there_is_time() -> None:
+    loop = Loop()
+    whole, part = Committed(tasks=4, committed=4, work_ms=7.9), Committed(tasks=4, committed=1, work_ms=1.9)
+    loop.handle(whole)
+    assert loop.handle(IterationBegan(has_work=False), after_ms=200) == (Wait(50),)
+    assert CommitAll(4) not in loop.iteration(wait_ms=49)
+    assert CommitAll(4) in loop.iteration(wait_ms=1)
+    loop.handle(part)
+    assert CommitAll(4) not in loop.iteration(records=1, wait_ms=249)
+    assert CommitAll(4) in loop.iteration(records=1, wait_ms=1)
+
+
+def test_a_loop_that_does_not_come_to_wait_commits_all_tasks_when_the_interval_is_over() -> None:
+    loop = Loop()
+    loop.iteration(records=1)
+    loop.handle(Committed(tasks=4, committed=4, work_ms=7.9))
+    actions = loop.iteration(records=1, has_work=True, process_ms=900)
+    assert not [action for action in actions if isinstance(action, CommitAll)]
+    assert CommitAll() in loop.iteration(records=1, has_work=True, process_ms=100)
+    # Behind a part, the tasks that are not in it are committed soon.
+    loop.handle(Committed(tasks=4, committed=1, work_ms=1.9))
+    assert CommitAll() not in loop.iteration(records=1, has_work=True, process_ms=374)
+    assert CommitAll() in loop.iteration(records=1, has_work=True, process_ms=1)
+
+
+@pytest.mark.parametrize(
+    ("event", "interval_ms"),
+    [
+        (Committed(tasks=4, committed=4, work_ms=2.0), 1_000),
+        (Committed(tasks=4, committed=4, work_ms=0.0), 1_000),
+        (Committed(tasks=1, committed=1, work_ms=90.0), 1_000),
+        (Committed(tasks=4, committed=4, work_ms=90.0), 199),
+        (Committed(), 1_000),
+    ],
+    ids=["short", "atomic", "one task", "often", "nothing"],
+)
+def test_commits_are_whole(event: Committed, interval_ms: int) -> None:
+    loop = Loop(replace(SETTINGS, commit_interval_ms=interval_ms))
+    loop.handle(Committed(tasks=4, committed=1, work_ms=90.0))
+    loop.handle(event)
+    assert CommitAll() not in loop.iteration(wait_ms=interval_ms - 1)
+    assert CommitAll() in loop.iteration(wait_ms=1)
+
+
 def test_repartition_topics_are_purged_after_a_commit_only() -> None:
     loop = Loop()
     assert PurgeRepartitionTopics() not in loop.iteration(wait_ms=1_000)

@@ -82,6 +82,26 @@ def test_work_is_committed_when_the_interval_is_over(make_rig: MakeRig) -> None:
     assert list(dict.fromkeys(rig.states)) == [State.REBALANCING, State.RUNNING]
 
 
+def test_where_a_commit_computes_for_long_each_task_is_committed_at_a_time_of_its_own(make_rig: MakeRig) -> None:
+    rig = make_rig(commit_interval_ms=500)
+    rig.work.commit_ms = 3
+    for partition in (0, 1):
+        rig.network.write(("in", partition), keys("a", "b"))
+    began(rig, 0, 1)
+    rig.clock_ms += 500
+    rig.iterate()
+    seen = [[committed(rig, partition) for partition in (0, 1)]]
+    for partition in (0, 1):
+        rig.network.write(("in", partition), keys("c"))
+    for wait_ms in (249, 1, 249, 1):
+        rig.clock_ms += wait_ms
+        rig.iterate(2)
+        seen.append([committed(rig, partition) for partition in (0, 1)])
+    assert sorted(seen[2]) == [2, 3]
+    assert seen == [[2, 2], [2, 2], seen[2], seen[2], [3, 3]]
+    assert [key for key, _ in rig.network.read(CHANGELOG)].count(b"c") == 2
+
+
 def test_tasks_that_are_committed_together_share_batches(rig: Rig) -> None:
     for partition in (0, 1):
         rig.network.write(("in", partition), keys(*(f"{partition}-{number}" for number in range(20))))
