@@ -8,7 +8,7 @@ Producers wait for all replicas (acks=all) and linger for as long as each runtim
 given. Exactly once commits every 100 ms. A program of its own writes a batch every 2 ms; its first record has a key that
 tells when it was given to the producer, and another client, which reads committed records, looks when that comes out. The
 first 4 seconds don't count, twice as many for Java. Apache Kafka has the heap and the garbage collector that its start
-script gives it. All share the machine: compare the runtimes of one run only.
+script gives it. All share the machine: compare the runtimes of one run only. ``ours@/path/to/tree`` is another tree's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.bench.bench_end_to_end import NAMES, Cluster, clusters
 from tests.bench.bench_latency import SETTLE_S, Reader, Run, cpu_seconds, quantile
-from tests.bench.peer_programs import ROOT, PeerProgram, prepare, say
+from tests.bench.peer_programs import ROOT, PeerProgram, file_name, prepare, say
 from tests.bench.peers.paced import KEYED_TICK_S, PARTITIONS, keyed_batch
 from tests.kafka_server import SHIPPED_HEAP
 
@@ -51,11 +51,11 @@ WARM_UP_S = {"java": 8.0}
 def settings(peer: str, case: str, linger_ms: int | None) -> list[str]:
     if peer == "quix":
         return []
-    return [*CASES[case][1], *([] if linger_ms is None else [f"{LINGER[peer]}={linger_ms}"])]
+    return [*CASES[case][1], *([] if linger_ms is None else [f"{LINGER[peer.partition('@')[0]]}={linger_ms}"])]
 
 
 def measure(peer: str, case: str, cluster: Cluster, folder: Path, given: argparse.Namespace) -> Run:
-    name = f"rate-{peer}-{case}"
+    name = f"rate-{file_name(peer)}-{case}"
     source, sink, state = f"in-{name}", f"out-{name}", folder / name
     cluster.make_topic(source)
     cluster.make_topic(sink)
@@ -100,13 +100,15 @@ def table(case: str, results: dict[str, Run]) -> str:
     ]
     for peer, run in results.items():
         each = " | ".join(f"{quantile(run.latencies_ms, part):.1f}" for part in (0.5, 0.9, 0.99, 1))
-        lines.append(f"| {NAMES[peer]} | {run.per_s:,.0f} | {each} | {run.cpu_share:.2f} | {run.late_s:.2f} |")
+        lines.append(
+            f"| {NAMES.get(peer, peer)} | {run.per_s:,.0f} | {each} | {run.cpu_share:.2f} | {run.late_s:.2f} |"
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_fixed_rate")
-    parser.add_argument("--peers", default="ours,bundled,java,quix", help="of ours, bundled, java, quix")
+    parser.add_argument("--peers", default="ours,bundled,java,quix", help="of ours, bundled, java, quix, ours@TREE")
     parser.add_argument("--cases", default=",".join(CASES), help=f"of {', '.join(CASES)}")
     parser.add_argument("--rate", type=float, default=5_000.0, help="records per second")
     parser.add_argument("--seconds", type=float, default=10.0)
