@@ -2,6 +2,7 @@
 
 - ``absent_topics``             topics that batches wait for although the cluster says that they do not exist
 - ``admin``                     administrative requests of an operator, or of an application that starts
+- ``alarm``                     a timer that is set much more often than it rings
 - ``batch_queue``               the batches of one partition that the producer has not delivered yet
 - ``blocking``                  how one thread waits for another: the processing thread for the network's loop
 - ``classic_group``             runs the machine of a classic group's member: two lanes, and the work of a leader
@@ -9,11 +10,13 @@
 - ``connection``                one connection to one broker: any message of the wire package, version by version
 - ``fetcher``                   fetches raw record batches, partition by partition
 - ``fetch_session``             what a broker remembers of the fetcher's partitions (KIP-227)
+- ``frames``                    cuts what a broker sends into frames
 - ``group``                     runs the machine of a group protocol on the network thread: finds the coordinator,
                                 sends, waits, wakes
 - ``interface``                 what the processing thread can ask of the network: the contract of ``NetworkThread``
 - ``leading``                   what the leader of a classic group asks of the cluster: topics, new topics, log ends and
                                 commits
+- ``loop_selector``             how the network thread's loop looks at its sockets
 - ``metadata``                  which topics exist, and which broker leads which partition
 - ``network``                   all network I/O of an application, on its own thread beside the processing thread
 - ``offsets``                   committed offsets of a group: OffsetCommit and OffsetFetch with member id and epoch, by

@@ -1,12 +1,14 @@
 """One connection to one broker: any message of the wire package, version by version.
 
 1. Responses come in the order of the requests, as Kafka guarantees per connection; several requests may be in flight.
-2. A frame is read into a buffer of its exact size; ``records`` of a response are views into it and keep it alive.
+2. A frame is in a buffer of its exact size (:mod:`streamsrt.client.frames`); ``records`` of a response are views into it and
+   keep it alive.
 3. The version of a request is the highest that both sides support, within what the caller allows.
 4. A connection that fails in any way is closed, and every request in flight fails with the reason. Nothing is retried
    here.
 5. Bytes that are not Kafka's protocol end the connection with NotABrokerError, at the latest after the first four bytes
    if they announce an absurd size.
+6. One timer watches over all requests in flight: it looks when the first of them would be late, which hardly ever happens.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import socket
 import ssl
 import struct
 from collections import deque
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from streamsrt.client.alarm import Alarm
+from streamsrt.client.frames import Frames
 from streamsrt.client.security import AuthenticationError, authenticate
 from streamsrt.client.values import ClientConfig, RequestTimedOutError
 from streamsrt.errors import BrokerUnreachableError, NotABrokerError, StreamsError, UnsupportedBrokerError
@@ -36,6 +40,9 @@ SEND_BUFFER_BYTES = 1024 * 1024
 
 SOFTWARE_NAME = "streamsrt"
 SOFTWARE_VERSION = "0.1.0"
+
+_CLOCK_S = 0.001
+"""A loop's timers end that much too early, at most."""
 
 _SIZE = struct.Struct(">i")
 _ERROR_CODE = struct.Struct(">h")
@@ -75,41 +82,15 @@ class DisconnectedError(BrokerUnreachableError):
     automatically."""
 
 
-class _Frames(asyncio.BufferedProtocol):
-    """Cuts the stream into frames, each in a buffer of its own."""
+class _Asked(NamedTuple):
+    """A request in flight. ``expires_at``: in the loop's time."""
 
-    def __init__(self, owner: Connection) -> None:
-        self._owner = owner
-        self._size_view = memoryview(bytearray(4))
-        self._view = self._size_view
-        self._body: bytearray | None = None
-        self._at = 0
-        self.limit_bytes = FIRST_FRAME_MAX_BYTES
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._owner.connection_made(transport)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._owner.connection_lost(error)
-
-    def get_buffer(self, _sizehint: int) -> memoryview:
-        return self._view[self._at :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._at += nbytes
-        if self._at < len(self._view):
-            return
-        self._at = 0
-        if self._body is not None:
-            body, self._body, self._view = self._body, None, self._size_view
-            self._owner.frame_received(body)
-            return
-        size: int = _SIZE.unpack(self._size_view)[0]
-        if not 4 <= size <= self.limit_bytes:
-            self._owner.not_kafka(f"it announces a frame of {size} bytes ({bytes(self._size_view)!r})")
-            return
-        self._body = bytearray(size)
-        self._view = memoryview(self._body)
+    correlation_id: int
+    api_key: int
+    version: int
+    future: asyncio.Future[Any]  # of each request's answer
+    expires_at: float
+    name: str
 
 
 class Connection:
@@ -121,9 +102,10 @@ class Connection:
         self.features: frozenset[str] = frozenset()
         self._config = config
         self._transport: asyncio.Transport | None = None
-        self._protocol = _Frames(self)
+        self._protocol = Frames(self, FIRST_FRAME_MAX_BYTES)
         self._correlation_id = 0
-        self._in_flight: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()  # of each request's answer
+        self._in_flight: deque[_Asked] = deque()
+        self._alarm = Alarm(self._look)
         self._error: StreamsError | None = None
 
     @property
@@ -233,19 +215,24 @@ class Connection:
         assert message.API_KEY is not None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request_parts(message, version, self._correlation_id, self._config.client_id)
-        self._in_flight.append((self._correlation_id, message.API_KEY, version, future))
+        expires_at = loop.time() + (timeout_ms or self._config.request_timeout_ms) / 1000
+        asked = _Asked(self._correlation_id, message.API_KEY, version, future, expires_at, message.NAME)
+        self._in_flight.append(asked)
         self._transport.write(b"".join(parts))
-        timer = loop.call_later(
-            (timeout_ms or self._config.request_timeout_ms) / 1000, self._timed_out, future, message.NAME
-        )
-        future.add_done_callback(lambda _: timer.cancel())
+        self._alarm.by(expires_at)
         return future
 
-    def _timed_out(self, future: asyncio.Future[R], name: str) -> None:
-        if not future.done():
-            error = RequestTimedOutError(f"{self.address} did not answer {name} in time.")
-            future.set_exception(error)
-            self._fail(DisconnectedError(f"{self.address} did not answer {name} in time; the connection was closed."))
+    def _look(self) -> None:
+        """Gives up the connection if a request in flight is late."""
+        now = asyncio.get_running_loop().time() + _CLOCK_S
+        awaited = [asked for asked in self._in_flight if not asked.future.done()]
+        for asked in awaited:
+            if asked.expires_at <= now:
+                late = f"{self.address} did not answer {asked.name} in time"
+                asked.future.set_exception(RequestTimedOutError(f"{late}."))
+                self._fail(DisconnectedError(f"{late}; the connection was closed."))
+                return
+        self._alarm.by(min((asked.expires_at for asked in awaited), default=None))
 
     # -------------------------------------------------------------------------------------------- from the transport
 
@@ -275,7 +262,7 @@ class Connection:
         if not self._in_flight:
             self.not_kafka("it sent a response without a request")
             return
-        correlation_id, api_key, version, future = self._in_flight[0]
+        correlation_id, api_key, version, future, _, _ = self._in_flight[0]
         if _SIZE.unpack_from(frame)[0] != correlation_id:
             self.not_kafka("its response does not match the request")
             return
@@ -301,11 +288,12 @@ class Connection:
     def _fail(self, error: StreamsError) -> None:
         if self._error is None:
             self._error = error
+        self._alarm.cancel()
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
         while self._in_flight:
-            future = self._in_flight.popleft()[3]
+            future = self._in_flight.popleft().future
             if not future.done():
                 future.set_exception(self._error)
 

@@ -24,6 +24,7 @@ from streamsrt.client.cluster import Cluster, Purpose, backoff_s
 from streamsrt.client.fetcher import Fetcher
 from streamsrt.client.group import GroupDriver, GroupMachine
 from streamsrt.client.leading import LeaderWork
+from streamsrt.client.loop_selector import LoopSelector
 from streamsrt.client.metadata import Metadata
 from streamsrt.client.offsets import commit, committed
 from streamsrt.client.producer import Producer
@@ -96,7 +97,7 @@ class NetworkThread:
 
     def start(self, timeout_s: float = 30.0) -> ClusterInfo:
         check_security(self._config.security)
-        self._loop = asyncio.new_event_loop()
+        self._loop = asyncio.SelectorEventLoop(LoopSelector())
         self._loop.set_exception_handler(self._on_exception)
         self._thread.start()
         self._started = True

@@ -38,6 +38,7 @@ from typing import NamedTuple
 
 from streamsrt.assignment.internal_topics import is_changelog
 from streamsrt.client.absent_topics import AbsentTopics, absent_text
+from streamsrt.client.alarm import Alarm
 from streamsrt.client.batch_queue import PartitionQueue, QueuedBatch
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
@@ -152,6 +153,7 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake_scheduled = False
         self._wake = asyncio.Event()
+        self._alarm = Alarm(self._wake.set)
         self._runner = spawn(self._run())
         metadata.on_update(self._wake.set)
 
@@ -340,6 +342,7 @@ class Producer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._alarm.cancel()
         with self._changed:
             self._closed = True
             if self._pending and self._error is None:
@@ -352,12 +355,8 @@ class Producer:
             if self._pending and self._producer_id < 0 and self._transaction is None:
                 await self._get_producer_id()
             self._check_expired()
-            wait_until = self._send_what_is_due()
-            try:
-                async with asyncio.timeout_at(wait_until):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            self._alarm.by(self._send_what_is_due())
+            await self._wake.wait()
 
     async def _get_producer_id(self) -> None:
         failures = 0
