@@ -24,7 +24,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
 
 from streamsrt.assignment.status_code import StatusCode
@@ -145,8 +144,8 @@ def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
         case IterationBegan(has_work, wait_max_ms):
             return _begin(state, has_work, wait_max_ms, now_ms)
         case PollEnded():
-            return replace(
-                state, iteration=replace(state.iteration, at_ms=now_ms, polled_ms=now_ms - state.iteration.at_ms)
+            return state._replace(
+                iteration=state.iteration._replace(at_ms=now_ms, polled_ms=now_ms - state.iteration.at_ms)
             ), ()
         case InputTaken(is_paused):
             return _advance(state, is_paused, now_ms)
@@ -184,14 +183,14 @@ def may_be_drained(state: LoopState, now_ms: int) -> bool:
 
 
 def _set(state: LoopState, what: Deadline, at_ms: int) -> LoopState:
-    return replace(state, schedule=state.schedule.set(what, at_ms))
+    return state._replace(schedule=state.schedule.set(what, at_ms))
 
 
 # ---------------------------------------------------------------------------------------------------------- an iteration
 
 
 def _begin(state: LoopState, has_work: bool, wait_max_ms: int | None, now_ms: int) -> Step:
-    began = replace(state, iteration=IterationTimes(at_ms=now_ms), is_polling=not (state.advanced and has_work))
+    began = state._replace(iteration=IterationTimes(at_ms=now_ms), is_polling=not (state.advanced and has_work))
     if not began.is_polling:
         return began, (AnswerQueries(),)
     limits_ms = [state.settings.poll_ms, *(() if wait_max_ms is None else (wait_max_ms,))]
@@ -202,13 +201,13 @@ def _begin(state: LoopState, has_work: bool, wait_max_ms: int | None, now_ms: in
 
 
 def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
-    iteration = replace(state.iteration, at_ms=now_ms, assigned_ms=now_ms - state.iteration.at_ms)
-    taken = replace(state, iteration=iteration, is_paused=is_paused)
+    iteration = state.iteration._replace(at_ms=now_ms, assigned_ms=now_ms - state.iteration.at_ms)
+    taken = state._replace(iteration=iteration, is_paused=is_paused)
     if taken.life is Life.LEAVING and taken.schedule.is_due(Deadline.LEAVE_TIMEOUT, now_ms):
         text = (
             "the group coordinator did not confirm that this member left; it removes the member when its session ends"
         )
-        return replace(taken, life=Life.ENDED), (Warn(text), CommitAll())
+        return taken._replace(life=Life.ENDED), (Warn(text), CommitAll())
     if taken.life is Life.ENDED:
         return taken, ()
     return taken, (AdvanceTasks(),) if is_paused else (AdvanceTasks(), ProcessTasks(taken.limit_records))
@@ -217,7 +216,7 @@ def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
 def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
     records, commit_requested = event.records, event.commit_requested
     took_ms = now_ms - state.iteration.at_ms
-    iteration = replace(state.iteration, at_ms=now_ms, processed_ms=took_ms)
+    iteration = state.iteration._replace(at_ms=now_ms, processed_ms=took_ms)
     schedule, actions = state.schedule, list[Action]()
     has_outputs = state.has_outputs or records > 0
     # Processed records must not wait longer than the linger time for more records of the same partition.
@@ -237,8 +236,7 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
     if late is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
         schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
         actions.append(Note(late_commit_text(late)))
-    processed = replace(
-        state,
+    processed = state._replace(
         iteration=iteration,
         schedule=schedule,
         has_outputs=has_outputs,
@@ -288,9 +286,8 @@ def _after_commit(state: LoopState, event: Committed, now_ms: int) -> Step:
     if slow is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
         schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
         actions.append(Note(slow_commit_text(slow)))
-    committed = replace(
-        state,
-        iteration=replace(state.iteration, at_ms=now_ms),
+    committed = state._replace(
+        iteration=state.iteration._replace(at_ms=now_ms),
         schedule=schedule,
         has_outputs=False,
         commit_parts=parts,
@@ -318,7 +315,7 @@ def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
             schedule = schedule.set(Deadline.MEASURE_MEMORY, now_ms + pause_ms)
             actions.append(MeasureMemory())
         actions.append(Publish())
-    return replace(state, schedule=schedule), tuple(actions)
+    return state._replace(schedule=schedule), tuple(actions)
 
 
 # -------------------------------------------------------------------------------------------------------------- leaving
@@ -330,10 +327,10 @@ def _stop(state: LoopState, operation: GroupMembershipOperation, now_ms: int) ->
     shown = Note("committing and leaving the group"), ShowState(State.PENDING_SHUTDOWN)
     if operation is GroupMembershipOperation.REMAIN_IN_GROUP and not state.settings.is_static:
         # No leave request: the group keeps the member's tasks until its session expires.
-        return replace(state, life=Life.ENDED), (*shown, CommitBeforeClose())
+        return state._replace(life=Life.ENDED), (*shown, CommitBeforeClose())
     # A static member will return: its tasks wait for it until its session expires.
     remain = state.failure is None and operation is not GroupMembershipOperation.LEAVE_GROUP
-    leaving = _set(replace(state, life=Life.LEAVING), Deadline.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS)
+    leaving = _set(state._replace(life=Life.LEAVING), Deadline.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS)
     return leaving, (*shown, LeaveGroup(remain=remain))
 
 
@@ -343,11 +340,11 @@ def _stop(state: LoopState, operation: GroupMembershipOperation, now_ms: int) ->
 def _on_group_event(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
     match event:
         case AssignmentChanged(tasks, epoch, why):
-            assigned = replace(state, wanted=tasks, assigned_at_ms=now_ms, trouble=())
+            assigned = state._replace(wanted=tasks, assigned_at_ms=now_ms, trouble=())
             joined = (CheckVersion(),) if state.wanted is None else ()
             return assigned, (ShowState(State.REBALANCING), *joined, Assign(tasks, epoch, why))
         case TasksLost(reason):
-            return replace(state, wanted=None), (CloseLostTasks(reason), ShowState(State.REBALANCING))
+            return state._replace(wanted=None), (CloseLostTasks(reason), ShowState(State.REBALANCING))
         case ReleaseTasks():
             return state, (ReleaseAll(),)
         case Released():
@@ -359,9 +356,9 @@ def _on_group_event(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
         case EndpointsChanged(partitions):
             return state, (UpdateRouting(partitions),)
         case MembershipFailed(error):
-            return replace(state, failure=error, life=Life.ENDED), ()
+            return state._replace(failure=error, life=Life.ENDED), ()
         case LeftGroup():
-            return replace(state, life=Life.ENDED), ()
+            return state._replace(life=Life.ENDED), ()
         case _:
             return _take_note(state, event), ()
 
@@ -383,11 +380,11 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
                 f"the group coordinator does not answer: {reason}. Retrying; the tasks continue as long as the session "
                 "lasts. Check that the broker runs"
             )
-            return replace(state, trouble=(text,))
+            return state._replace(trouble=(text,))
         case InstanceIdTaken(wait_ms):
-            return replace(state, trouble=(instance_id_taken_text(wait_ms),))
+            return state._replace(trouble=(instance_id_taken_text(wait_ms),))
         case HeartbeatRecovered():
-            return replace(state, trouble=())
+            return state._replace(trouble=())
         case _:
             return state
 
@@ -395,10 +392,10 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
 def _take_statuses(state: LoopState, event: StatusChanged) -> LoopState:
     texts = tuple(status_text(status, is_classic=event.is_classic) for status in event.statuses)
     is_delayed = any(is_short_delay(status) for status in event.statuses)
-    updated = replace(state, statuses=texts, is_delayed=is_delayed)
+    updated = state._replace(statuses=texts, is_delayed=is_delayed)
     for status in event.statuses:
         if status.code is StatusCode.SHUTDOWN_APPLICATION:
-            updated = replace(_stopping(updated), was_shut_down=True)
+            updated = _stopping(updated)._replace(was_shut_down=True)
         elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:
             text = f"the topics of the application don't fit together: {status.detail.rstrip('. ')}. {ADVICE[status.code]}."
             updated = _ends_with(updated, UserError(text))
@@ -406,8 +403,8 @@ def _take_statuses(state: LoopState, event: StatusChanged) -> LoopState:
 
 
 def _ends_with(state: LoopState, error: MissingTopicError | UserError) -> LoopState:
-    return replace(_stopping(state), failure=error)
+    return _stopping(state)._replace(failure=error)
 
 
 def _stopping(state: LoopState) -> LoopState:
-    return replace(state, life=Life.STOPPING) if state.life is Life.RUNNING else state
+    return state._replace(life=Life.STOPPING) if state.life is Life.RUNNING else state

@@ -46,7 +46,10 @@ class Schedule:
 
     def at_ms(self, what: Deadline) -> int | None:
         """Returns when the deadline is due; None if it is not in the schedule."""
-        return next((at_ms for at_ms, each in self.entries if each is what), None)
+        for at_ms, each in self.entries:
+            if each is what:
+                return at_ms
+        return None
 
     def is_due(self, what: Deadline, now_ms: int) -> bool:
         at_ms = self.at_ms(what)

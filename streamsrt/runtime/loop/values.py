@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from streamsrt.errors import StreamsError
 from streamsrt.membership.values import Endpoint, Tasks, TopicPartition
@@ -47,8 +47,7 @@ class Life(Enum):
     ENDED = "has ended"
 
 
-@dataclass(frozen=True, slots=True)
-class IterationTimes:
+class IterationTimes(NamedTuple):
     """How an iteration spent its time, in milliseconds: waiting for and taking input, following the group, processing.
     ``at_ms``: when the current part began."""
 
@@ -85,8 +84,7 @@ class Activity:
     where: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopState:
+class LoopState(NamedTuple):
     """The complete state of the machine."""
 
     settings: LoopSettings
@@ -113,7 +111,7 @@ class LoopState:
     failure: StreamsError | None = None
     was_shut_down: bool = False
     """Whether another member requested a shutdown of the application."""
-    iteration: IterationTimes = field(default_factory=IterationTimes)
+    iteration: IterationTimes = IterationTimes()
     commit_parts: int = 1
     """In how many parts the tasks are committed where there is time."""
     last_commit_ms: int = 0
