@@ -320,7 +320,7 @@ def test_a_paused_loop_does_not_spin_while_calls_are_under_way() -> None:
 
 @given(st.integers(1, 20_000), st.integers(0, 100_000), st.integers(1, 10_000))
 def test_iterations_get_as_long_as_they_may(limit_records: int, took_ms: int, iteration_max_ms: int) -> None:
-    state = replace(initial(replace(SETTINGS, iteration_max_ms=iteration_max_ms), 0), limit_records=limit_records)
+    state = initial(replace(SETTINGS, iteration_max_ms=iteration_max_ms), 0)._replace(limit_records=limit_records)
     found = step(state, Processed(1, commit_requested=False), took_ms)[0].limit_records
     assert 1 <= found <= machine.RECORDS_PER_TASK_AND_ITERATION
     if took_ms > iteration_max_ms:
