@@ -654,7 +654,8 @@ class TaskManager:
             count = task.process(limit_records - done, now_ms, finishes=False)
             self._between_batches()
             done += count
-            if not count:
+            # Mostly nothing is left: where there are few records, to look costs less than to try.
+            if not count or not (owned.has_input or owned.paused):
                 break
         return done
 

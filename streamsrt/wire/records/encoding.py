@@ -43,6 +43,11 @@ from streamsrt.wire.records.header import (
 _LEADER_EPOCH_START = 12
 _BEFORE_ATTRIBUTES = Struct(">qiibI")
 _FROM_ATTRIBUTES = Struct(">hiqqqhii")
+_SEQUENCE = Struct(">qhi")
+_SEQUENCE_START = 43
+_SEQUENCE_END = _SEQUENCE_START + _SEQUENCE.size
+_CRC_START, _CRC_END = 17, 21
+_UINT32 = Struct(">I")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 
@@ -237,8 +242,16 @@ def rewrite_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
 
 
 def stamp_producer(batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """The batch as part of an idempotent producer's sequence."""
-    return _replaced(batch, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
+    """The batch as part of an idempotent producer's sequence. Raises DecodeError where ``batch`` is not whole.
+
+    Only what changes is written: it is done for each batch that is sent.
+    """
+    end = batch_end(batch, 0, read_header(batch))
+    view = memoryview(batch)
+    sequence = _SEQUENCE.pack(producer_id, producer_epoch, base_sequence)
+    covered = b"".join((view[_CRC_END:_SEQUENCE_START], sequence, view[_SEQUENCE_END:HEADER_SIZE_BYTES]))
+    records = view[HEADER_SIZE_BYTES:end]
+    return b"".join((view[:_CRC_START], _UINT32.pack(crc32c(records, crc32c(covered))), covered, records))
 
 
 def rewrite_timestamps(batch: Buffer, max_timestamp: int) -> bytes:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -421,6 +421,19 @@ def test_an_encoded_batch_gets_its_place_in_the_sequence_later() -> None:
     stamped = stamp_producer(simple(3, transactional=True), 12, 1, 2**31 - 2)
     assert stamped == simple(3, transactional=True, producer_id=12, producer_epoch=1, base_sequence=2**31 - 2)
     assert read_header(stamped).last_sequence == 0
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_stamped_batch_is_whole_and_nothing_else(compression: Compression, kind: Callable[[bytes], Any]) -> None:
+    batch = bytes(simple(3, 5, compression=compression))
+    stamped = stamp_producer(kind(batch + b"more"), 12, 1, 7)
+    check_crc(stamped, 0, read_header(stamped))
+    sequence = {"producer_id": 12, "producer_epoch": 1, "base_sequence": 7}
+    assert read_header(stamped) == read_header(batch)._replace(**sequence, crc=read_header(stamped).crc)
+    assert stamped[HEADER_SIZE_BYTES:] == batch[HEADER_SIZE_BYTES:]
+    with pytest.raises(DecodeError, match="are left"):
+        stamp_producer(kind(batch[:-1]), 12, 1, 7)
 
 
 def test_the_last_sequence_wraps() -> None:
