@@ -9,6 +9,8 @@ given. Exactly once commits every 100 ms. A program of its own writes a batch ev
 tells when it was given to the producer, and another client, which reads committed records, looks when that comes out. The
 first 4 seconds don't count, twice as many for Java. Apache Kafka has the heap and the garbage collector that its start
 script gives it. All share the machine: compare the runtimes of one run only. ``ours@/path/to/tree`` is another tree's.
+Where the program waited for a CPU for longer than in other runs, or the host stole from this machine, the run tells little
+of the runtime. The producer and the reader collect garbage as rarely as applications of this project do.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from streamsrt.runtime.tuning import tune_process
 from tests.bench.bench_end_to_end import NAMES, Cluster, clusters
-from tests.bench.bench_latency import SETTLE_S, Reader, Run, cpu_seconds, quantile
+from tests.bench.bench_latency import SETTLE_S, Reader, Run, cpu_seconds, quantile, stolen_seconds, waited_seconds
 from tests.bench.peer_programs import ROOT, PeerProgram, file_name, prepare, say
 from tests.bench.peers.paced import KEYED_TICK_S, PARTITIONS, keyed_batch
 from tests.kafka_server import SHIPPED_HEAP
@@ -74,10 +77,13 @@ def measure(peer: str, case: str, cluster: Cluster, folder: Path, given: argpars
             writer = subprocess.Popen(paced, cwd=ROOT, stdout=subprocess.PIPE, text=True)
             seen = len(reader.latencies)
             reader.until(lambda: len(reader.latencies) > seen)
-            began_s, before_s = time.monotonic(), cpu_seconds(program.process.pid)
+            began_s, before = time.monotonic(), spent(program.process.pid)
             said = writer.communicate()[0].split()
             ended_s = time.monotonic()
-            used_s = (cpu_seconds(program.process.pid) - before_s) / (ended_s - began_s)
+            now = spent(program.process.pid)
+            used, waited, stolen = (
+                (late - early) / (ended_s - began_s) for late, early in zip(now, before, strict=True)
+            )
             expected = PARTITIONS + int(said[0]) // max(1, round(given.rate * KEYED_TICK_S))
             reader.until(lambda: len(reader.latencies) >= expected)
     finally:
@@ -85,7 +91,12 @@ def measure(peer: str, case: str, cluster: Cluster, folder: Path, given: argpars
         cluster.delete_topics(name)
     assert len(reader.latencies) == expected, f"{len(reader.latencies)} marked records came out, not {expected}"
     taken = [latency for seen_s, latency in reader.latencies if began_s + settle_s < seen_s < ended_s]
-    return Run(given.rate, sorted(taken), used_s, float(said[1]))
+    return Run(given.rate, sorted(taken), used, float(said[1]), waited, stolen)
+
+
+def spent(pid: int) -> tuple[float, float, float]:
+    """Seconds so far: in which the program computed, in which it waited for a CPU, and which the host took."""
+    return cpu_seconds(pid), waited_seconds(pid), stolen_seconds()
 
 
 def table(case: str, results: dict[str, Run]) -> str:
@@ -95,13 +106,14 @@ def table(case: str, results: dict[str, Run]) -> str:
     lines = [
         f"**{TITLES[case]}: latency, milliseconds** (goal: {goal})",
         "",
-        "| runtime | records / s | p50 | p90 | p99 | max | cores used | producer late, s |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| runtime | records / s | p50 | p90 | p99 | max | cores used | waited for | stolen | producer late, s |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for peer, run in results.items():
         each = " | ".join(f"{quantile(run.latencies_ms, part):.1f}" for part in (0.5, 0.9, 0.99, 1))
         lines.append(
-            f"| {NAMES.get(peer, peer)} | {run.per_s:,.0f} | {each} | {run.cpu_share:.2f} | {run.late_s:.2f} |"
+            f"| {NAMES.get(peer, peer)} | {run.per_s:,.0f} | {each} | {run.cpu_share:.2f} "
+            f"| {run.waited_share:.2f} | {run.stolen_share:.2f} | {run.late_s:.2f} |"
         )
     return "\n".join(lines)
 
@@ -117,6 +129,7 @@ def main() -> None:
     peers, cases = given.peers.split(","), given.cases.split(",")
     for peer in peers:
         prepare(peer)
+    tune_process()
     results: dict[str, dict[str, Run]] = {case: {} for case in cases}
     folder = Path(tempfile.mkdtemp(prefix="streamsrt-bench-"))
     try:

@@ -39,12 +39,15 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One load. Latencies in milliseconds."""
+    """One load. Latencies in milliseconds. ``waited_share``: for how long threads of the program could have run and had no
+    CPU, per second; ``stolen_share``: for how long the host gave this machine's CPUs to others."""
 
     per_s: float
     latencies_ms: list[float]
     cpu_share: float
     late_s: float
+    waited_share: float = math.nan
+    stolen_share: float = math.nan
 
 
 def settings(peer: str, linger_ms: int) -> list[str]:
@@ -155,6 +158,20 @@ def cpu_seconds(pid: int) -> float:
     """What a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
+
+
+def waited_seconds(pid: int) -> float:
+    """For how long the threads of a process have waited for a CPU so far; not a number where the system does not tell."""
+    files = [folder / "schedstat" for folder in Path(f"/proc/{pid}/task").glob("*")]
+    if not files or not files[0].exists():
+        return math.nan
+    return sum(int(file.read_text(encoding="ascii").split()[1]) for file in files) / 1e9
+
+
+def stolen_seconds() -> float:
+    """For how long the host has given this machine's CPUs to others so far."""
+    file = Path("/proc/stat")
+    return int(file.read_text(encoding="ascii").split()[8]) / 100 if file.exists() else math.nan
 
 
 def quantile(latencies_ms: list[float], part: float) -> float:

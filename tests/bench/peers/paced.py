@@ -12,6 +12,7 @@ import time
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
+from streamsrt.runtime.tuning import tune_process
 from streamsrt.wire.records import encode_batch
 
 PARTITIONS = 4
@@ -46,6 +47,7 @@ def keyed_batch(count: int, number: int) -> bytearray | bytes:
 def main(arguments: list[str]) -> None:
     servers, topic, per_s, seconds = arguments[0], arguments[1], float(arguments[2]), float(arguments[3])
     is_keyed = "keys" in arguments[4:]
+    tune_process()
     network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="paced"))
     network.start()
     pause = threading.Event()
