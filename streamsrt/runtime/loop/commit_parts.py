@@ -3,8 +3,9 @@
 1. A commit serializes what has changed and writes the stores, while no record is processed. At least once, each task may be
    committed by itself. So where this takes long, the tasks are committed in parts, evenly within the interval, and each task
    as often as before.
-2. Only where there is time: a part takes as many round trips as a commit of all. A loop that does not come to wait for
-   input commits all tasks at once, when the interval is over.
+2. Only where there is time: a part waits for as many round trips as a commit of all. So there are fewer parts where the
+   cluster, or a busy machine, takes long for these, and a loop that does not come to wait for input commits all tasks at
+   once, when the interval is over.
 3. A part has the tasks whose last commits were the longest ago, whatever tasks came and went.
 """
 
@@ -19,16 +20,20 @@ from streamsrt.tasks.manager.owned_task import OwnedTask
 
 PART_WORK_MS = 2.0
 """How long a part computes, about. It waits for acknowledgements about as long."""
+WAITING_SHARE = 0.05
+"""The part of the time that commits may wait, if there is more than one part."""
 PARTS_MAX = 8
 PART_INTERVAL_MIN_MS = 100
 
 
-def parts_for(work_ms: float, committed: int, tasks: int, interval_ms: int) -> int:
-    """Returns in how many parts to commit ``tasks`` tasks, if a commit of ``committed`` of them computed that long."""
-    if not committed:
+def parts_for(committed: Committed, took_ms: int, interval_ms: int) -> int:
+    """Returns in how many parts to commit the tasks, if that commit took ``took_ms``."""
+    if not committed.committed:
         return 1
-    wanted = math.ceil(work_ms * tasks / committed / PART_WORK_MS)
-    return max(1, min(wanted, tasks, PARTS_MAX, interval_ms // PART_INTERVAL_MIN_MS))
+    wanted = math.ceil(committed.work_ms * committed.tasks / committed.committed / PART_WORK_MS)
+    waited_ms = max(1.0, took_ms - committed.work_ms)
+    possible = min(int(interval_ms * WAITING_SHARE / waited_ms), interval_ms // PART_INTERVAL_MIN_MS, PARTS_MAX)
+    return max(1, min(wanted, committed.tasks, possible))
 
 
 class CommitTurns:

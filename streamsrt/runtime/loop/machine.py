@@ -271,11 +271,11 @@ def _next_limit(state: LoopState, records: int, took_ms: int) -> int:
 def _after_commit(state: LoopState, event: Committed, now_ms: int) -> Step:
     took_ms, interval_ms = now_ms - state.iteration.at_ms, state.settings.commit_interval_ms
     pause_ms = max(interval_ms, min(took_ms, AFTER_SLOW_COMMIT_MAX_MS))
-    parts = parts_for(event.work_ms, event.committed, event.tasks, interval_ms)
+    parts = parts_for(event, took_ms, interval_ms)
     part_ms = pause_ms // parts
     if event.committed < event.tasks:
         # If there is no time for the next part, all tasks are committed a little later.
-        part_ms = pause_ms * event.committed // event.tasks
+        part_ms = max(pause_ms * event.committed // event.tasks, min(took_ms, AFTER_SLOW_COMMIT_MAX_MS))
         pause_ms = part_ms + part_ms // 2
     schedule, actions = state.schedule.set(Deadline.COMMIT, now_ms + pause_ms), list[Action]()
     if parts > 1:

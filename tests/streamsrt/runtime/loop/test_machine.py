@@ -190,6 +190,7 @@ def test_a_task_may_ask_for_a_commit_at_once() -> None:
 def test_commits_that_compute_for_long_are_made_in_parts_where_there_is_time() -> None:
     loop = Loop()
     whole, part = Committed(tasks=4, committed=4, work_ms=7.9), Committed(tasks=4, committed=1, work_ms=1.9)
+    loop.iteration()
     loop.handle(whole)
     assert loop.handle(IterationBegan(has_work=False), after_ms=200) == (Wait(50),)
     assert CommitAll(4) not in loop.iteration(wait_ms=49)
@@ -197,6 +198,20 @@ def test_commits_that_compute_for_long_are_made_in_parts_where_there_is_time() -
     loop.handle(part)
     assert CommitAll(4) not in loop.iteration(records=1, wait_ms=249)
     assert CommitAll(4) in loop.iteration(records=1, wait_ms=1)
+
+
+def test_a_part_that_waits_for_long_is_followed_by_a_commit_of_all_tasks() -> None:
+    """Else a loop would do nothing but wait for acknowledgements where these take long."""
+    loop = Loop()
+    loop.iteration()
+    loop.handle(Committed(tasks=4, committed=4, work_ms=7.9))
+    assert CommitAll(4) in loop.iteration(wait_ms=250)
+    loop.handle(IterationBegan(has_work=False))
+    loop.handle(Committed(tasks=4, committed=1, work_ms=1.9), after_ms=400)
+    actions = loop.iteration(records=1, wait_ms=599)
+    assert not [action for action in actions if isinstance(action, CommitAll)]
+    assert CommitAll() in loop.iteration(records=1, wait_ms=1)
+    assert CommitAll() not in loop.iteration(records=1, wait_ms=999)
 
 
 def test_a_loop_that_does_not_come_to_wait_commits_all_tasks_when_the_interval_is_over() -> None:
@@ -220,13 +235,15 @@ def test_a_loop_that_does_not_come_to_wait_commits_all_tasks_when_the_interval_i
         (Committed(tasks=1, committed=1, work_ms=90.0), 1_000),
         (Committed(tasks=4, committed=4, work_ms=90.0), 199),
         (Committed(), 1_000),
+        (Committed(tasks=4, committed=4, work_ms=4.0), 1_000),
     ],
-    ids=["short", "atomic", "one task", "often", "nothing"],
+    ids=["short", "atomic", "one task", "often", "nothing", "waits"],
 )
 def test_commits_are_whole(event: Committed, interval_ms: int) -> None:
     loop = Loop(replace(SETTINGS, commit_interval_ms=interval_ms))
+    loop.iteration()
     loop.handle(Committed(tasks=4, committed=1, work_ms=90.0))
-    loop.handle(event)
+    loop.handle(event, after_ms=30)
     assert CommitAll() not in loop.iteration(wait_ms=interval_ms - 1)
     assert CommitAll() in loop.iteration(wait_ms=1)
 
