@@ -112,7 +112,8 @@ def keep(c: Compiler, node: ProcessorNode, store: str, flow: Flow) -> None:
     log_and_forward(c, node, store, flow, key)
 
 
-def _own_old(c: Compiler, store: str, flow: Flow) -> Slot:
+def own_old(c: Compiler, store: str, flow: Flow) -> Slot:
+    """The row that a derived table's change replaces, out of its own store."""
     e = c.emitter
     key = e.raw(flow.key, c.plan.key_serde(c.plan.specs[store]))
     old = e.temp("b")
@@ -140,7 +141,7 @@ def emit_table_filter(c: Compiler, node: ProcessorNode, op: operations.TableFilt
         _store_or_forward(c, node, op.store, inside)
         return
     if op.store is not None:
-        inside.old = _own_old(c, op.store, flow)
+        inside.old = own_old(c, op.store, flow)
     else:
         inside.old = kept(flow.old) if flow.old is not None else Slot(obj="None")
     with e.block(f"if {new.any} is not None or {inside.old.any} is not None:"):
@@ -170,7 +171,7 @@ def emit_table_map_values(c: Compiler, node: ProcessorNode, op: operations.Table
     inside = Flow(flow.key, mapped(flow.value), flow.time, flow.headers)
     if node.sends_old_values:
         if op.store is not None:
-            inside.old = _own_old(c, op.store, flow)
+            inside.old = own_old(c, op.store, flow)
         else:
             inside.old = mapped(flow.old) if flow.old is not None else Slot(obj="None")
     _store_or_forward(c, node, op.store, inside)
