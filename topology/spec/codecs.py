@@ -305,6 +305,15 @@ _BY_TYPE = {"str": "string", "int": "long", "float": "double", "bool": "boolean"
 _FUNCTIONS = ("time_windowed", "session_windowed")
 
 
+_ONE_FORM = (string, bytes_, short, integer, long, float_, double, boolean, void)
+
+
+def has_one_form(serde: ProgramSerde) -> bool:
+    """Whether each value has one form in bytes only, and no bytes are read as None. JSON, for one, may have spaces."""
+    inner: ProgramSerde = getattr(serde, "inner", serde)
+    return any(inner is each for each in _ONE_FORM)
+
+
 def is_serde(value: object) -> bool:
     """Whether it is a serde: it has a name, and turns values into bytes and back."""
     if not isinstance(getattr(value, "name", None), str):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Literal
 
+from streamsrt.operators.engine.canonical_keys import CanonicalKeys
 from streamsrt.operators.engine.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.handlers import fail
@@ -27,6 +28,7 @@ from topology import serdes
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations import Operation
 from topology.graph.operations.traits import Reads, has_one_result, has_sessions, takes_key, traits_of, window_size_ms
+from topology.spec.codecs import has_one_form
 
 _FAR = 2**63
 NODES_MAX = 300
@@ -91,6 +93,10 @@ class Compiler:
             "t",
             "h" if headers else None,
         )
+        if not has_one_form(self.plan.key_serde(node)):
+            canonical = self.emitter.bind("canonical", CanonicalKeys(self.plan.key_serde(node)))
+            with self.emitter.at(name):
+                self.emitter.line(f"k = {canonical}[k]", "deserialization")
         if not self._is_straight(name):
             self._refuse_skipping()
         if self.plan.handlers.reads_all:
