@@ -127,7 +127,9 @@ class VersionedBytesStore(OverBytes):
             batch = self._batch
             if self._stream_time_ms > before_ms:
                 batch[STREAM_TIME_KEY] = _TIME.pack(self._stream_time_ms)
-            self._store.write([(key, batch[key]) for key in sorted(batch)], changelog_offset=changelog_offset)
+            ordered = sorted(batch)
+            rows = zip(ordered, map(batch.__getitem__, ordered), strict=True)
+            self._store.write(rows, changelog_offset=changelog_offset)
         except BaseException:
             self._forget_known()
             raise

@@ -13,13 +13,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, cast
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Flushed, RowFormat
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.versioned import VersionedBytesStore
+from topology.spec import serdes
 
 _VERSION_BYTES: Final = 100
+_RAW: Final = frozenset({bytes, type(None)})
+_value_of = itemgetter(2)
 MANY_VERSIONS: Final = 64
 """With more of them, an entry forgets those that are over."""
 
@@ -152,11 +156,12 @@ class VersionedCache(dict[bytes, VersionedEntry]):
 
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Makes bytes of what was put; nothing is forwarded."""
-        serialize = self.format.serialize
-        self.pending += [
-            (key, timestamp, None if value is None else serialize(value)) for key, timestamp, value in self.dirty
-        ]
-        self._versions += len(self.dirty)
+        serialize, puts = self.format.serialize, self.dirty
+        if serialize != serdes.bytes.serialize or not _RAW.issuperset(map(type, map(_value_of, puts))):
+            # Bytes are written as they are.
+            puts = [(key, timestamp, None if value is None else serialize(value)) for key, timestamp, value in puts]
+        self.pending += cast(list[tuple[bytes, int, bytes | None]], puts)
+        self._versions += len(puts)
         self.dirty = []
         return None
 

@@ -282,7 +282,7 @@ class Context:
                         return
                     # What the sink does then, without a call.
                     try:
-                        raw = value if type(value) is raw_type else serialize(value)
+                        raw = value if raw_type is not None and type(value) is raw_type else serialize(value)
                     except (RecordError, StateError):
                         raise
                     except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
