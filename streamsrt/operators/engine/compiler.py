@@ -22,7 +22,7 @@ from streamsrt.operators.engine.emitter import Emitter, Flow, Generated, Slot, W
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.handlers import fail
 from streamsrt.operators.engine.placement import checked
-from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.plan import StreamTime, same_bytes
 from streamsrt.operators.engine.written_texts import WrittenTexts
 from topology import serdes
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
@@ -254,6 +254,11 @@ class Compiler:
             case Reads.AS_CHILDREN:
                 below = [self._reads(child) for child in node.children]
                 return (any(key for key, _ in below), any(value for _, value in below))
+
+    def known_bytes(self, key: Slot, store: str) -> str | None:
+        """The variable with the bytes that a key has in a store; None where they are not known, or the key may be None."""
+        serde = self.plan.key_serde(self.plan.specs[store])
+        return key.raw if key.not_null and key.raw is not None and same_bytes(key.serde, serde) else None
 
     def dirty_list(self, store: str) -> str:
         """The local that appends to the store's list of changed entries."""

@@ -80,14 +80,23 @@ def table_view_as_of(
     node = plan.node(table)
     if not isinstance(node, ProcessorNode) or not plan.is_versioned(table):
         return None
-    store = own_store(node.operation)
-    if store is not None:
-        serialize, as_of = plan.key_serde(plan.specs[store]).serialize, cache_of(VersionedCache, caches, store).as_of
+    versions = stored_versions(plan, caches, table)
+    if versions is not None:
+        serialize, as_of = plan.key_serde(plan.specs[versions.name]).serialize, versions.as_of
         return lambda key, at_ms: as_of(serialize(key), at_ms)
     above, step = table_view_as_of(plan, caches, node.parents[0]), derived_row(node.operation)
     assert above is not None
     assert step is not None
     return lambda key, at_ms: step(key, above(key, at_ms))
+
+
+def stored_versions(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> VersionedCache | None:
+    """The versions of a table that keeps them itself; None of all others."""
+    node = plan.node(table)
+    if not isinstance(node, ProcessorNode) or not plan.is_versioned(table):
+        return None
+    store = own_store(node.operation)
+    return None if store is None else cache_of(VersionedCache, caches, store)
 
 
 def _held_back(above: View, buffer: SuppressionBuffer, serde: ProgramSerde) -> View:
