@@ -19,7 +19,7 @@ from uuid import UUID
 import orjson
 
 from topology.spec.errors import TopologyError, call_site
-from topology.spec.model_reading import reader_of
+from topology.spec.model_reading import plain_reader, reader_of
 from topology.spec.typed_dicts import for_pydantic
 from topology.spec.windows import Duration, Windowed, to_ms
 
@@ -184,7 +184,7 @@ class JsonSerde:
     takes_any = True
     """Which values it takes is told by the data, not by their type in the program."""
     serialize = staticmethod(orjson.dumps)
-    deserialize = staticmethod(orjson.loads)
+    deserialize = staticmethod(plain_reader(orjson.loads))
 
     def __call__(self, model: type[T]) -> CallableSerde[T]:
         adapter = _adapter(model)
