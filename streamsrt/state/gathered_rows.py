@@ -1,8 +1,8 @@
 """Rows of a changelog that are gathered before they are written: the last one of each key, in the order of keys.
 
-1. Runs of records are gathered as tables of keys, which numpy puts in order, and bytes with values somewhere in them: a row is
-   no object before it is written. Keys are padded with zeros, and followed by their sizes where these differ, which gives the
-   same order. Few records at a time, and long keys, are in a dictionary.
+1. Runs of records are gathered as tables of keys, which numpy puts in order, and bytes with values somewhere in them: a
+   row is no object before it is written. Keys are padded with zeros, and followed by their sizes where these differ, which
+   gives the same order. Few records at a time, and long keys, are in a dictionary.
 2. Keys come out strictly ascending, as a file of RocksDB needs them, and as they are stored.
 3. What comes out is made in chunks that fit the processor's cache.
 """
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from streamsrt.state.key_order import positions_in_order
 from streamsrt.state.rocksdb_files import DATA
 from streamsrt.wire.records.columns import Placed, Tables
-from streamsrt.wire.records.items import WIDTH_MAX, bytes_at, items_at
+from streamsrt.wire.records.items import WIDTH_MAX, Items, bytes_at
 
 _CHUNK_ROWS = 1024
 _TABLE_RECORDS = 32
@@ -68,19 +68,18 @@ class _Records(NamedTuple):
         table = stored[: count * width].reshape(count, width)
         table[:, :prefix] = np.frombuffer(DATA, np.uint8)
         table[:, prefix:] = self.keys
-        sizes = self.key_sizes + prefix
+        keys = Items(stored, np.arange(count) * width, self.key_sizes + prefix)
+        values = Items(self.values, self.values_at, self.value_sizes)
         for start in range(0, len(order), _CHUNK_ROWS):
             chunk = order[start : start + _CHUNK_ROWS]
             # Keys are never None.
-            yield items_at(stored, chunk * width, sizes.take(chunk)), self.values_in(chunk)  # type: ignore[misc]
-
-    def values_in(self, order: _Positions) -> list[bytes | None]:
-        return items_at(self.values, self.values_at.take(order), self.value_sizes.take(order))
+            yield keys.taken(chunk), values.taken(chunk)  # type: ignore[misc]
 
     def taken(self, order: _Positions) -> _Records:
         """These of the records."""
-        values = b"".join(filter(None, self.values_in(order)))
-        return _Records(self.keys[order], self.key_sizes[order], *_in_turn(values, self.value_sizes[order]))
+        values = Items(self.values, self.values_at[order], self.value_sizes[order]).all()
+        joined = b"".join(filter(None, values))
+        return _Records(self.keys[order], self.key_sizes[order], *_in_turn(joined, self.value_sizes[order]))
 
 
 class GatheredRows:

@@ -4,8 +4,9 @@
 
 A table with four partitions is restored into RocksDB by an application that has nothing on disk. The changelogs are written
 beforehand, the same ones for both; what is restored are distinct keys, or ten updates of each key in any order; values of
-100 bytes, of 8 (counts) or of 80 to 120. The time is from the beginning of the first partition to the end of the last one, as the
-application's restore listener is told; CPU time is that of the whole process meanwhile. MB are those of keys and values.
+100 bytes, of 8 (counts) or of 80 to 120. The time is from the beginning of the first partition to the end of the last one,
+as the application's restore listener is told; CPU time is that of the whole process meanwhile. MB are those of
+keys and values.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsrt.wire.kernels import UnreadItems
-from streamsrt.wire.records.items import Bytes, Numbers, items_at
+from streamsrt.wire.records.items import Bytes, Items, Numbers
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 Times: TypeAlias = list[int] | NDArray[np.int64]
@@ -252,10 +252,10 @@ class Placed(NamedTuple):
     offsets: Numbers
 
     def keys(self) -> list[bytes | None]:
-        return items_at(self.data, self.keys_at, self.key_sizes)
+        return Items(self.data, self.keys_at, self.key_sizes).all()
 
     def values(self) -> list[bytes | None]:
-        return items_at(self.data, self.values_at, self.value_sizes)
+        return Items(self.data, self.values_at, self.value_sizes).all()
 
     @property
     def unread_keys(self) -> None:

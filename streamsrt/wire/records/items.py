@@ -24,24 +24,52 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
-def items_at(data: Bytes, at: Numbers, sizes: Numbers) -> list[bytes | None]:
-    """The bytes that begin at these positions of ``data``; None for a size of
-    -1. There is at least one."""
-    low, high = int(sizes.min()), int(sizes.max())
-    mean = int(sizes.sum()) // len(sizes)
-    if high <= 0 or mean > WIDTH_MAX // 2:
-        view = data.data
-        return [_cut(view, start, size) for start, size in zip(at.tolist(), sizes.tolist(), strict=True)]
-    width = min(high, 2 * mean + _SPARE_BYTES, WIDTH_MAX)
-    rows = _CACHED_BYTES // width
-    items: list[bytes | None] = []
-    for start in range(0, len(at), rows):
-        part = slice(start, start + rows)
-        if low == high:
-            items += _windows(data, width)[at[part]].tolist()
-        else:
-            items += _unlike_items(data, at[part], sizes[part], width)
-    return items
+class Items:
+    """Items at these positions of ``data``, of these sizes; -1 is null. There is at least one."""
+
+    def __init__(self, data: Bytes, at: Numbers, sizes: Numbers) -> None:
+        self._data, self._at, self._sizes = data, at, sizes
+        low, high = int(sizes.min()), int(sizes.max())
+        mean = int(sizes.sum()) // len(sizes)
+        self._is_cut = high <= 0 or mean > WIDTH_MAX // 2
+        self._width = 1 if self._is_cut else min(high, 2 * mean + _SPARE_BYTES, WIDTH_MAX)
+        self._alike = _windows(data, high) if low == high and not self._is_cut else None
+        self._table = None if self._alike is None else _table(data, at, high)
+
+    def all(self) -> list[bytes | None]:
+        rows = _CACHED_BYTES // self._width
+        count = len(self._at)
+        if rows >= count:
+            return self._items(self._at, self._sizes)
+        items: list[bytes | None] = []
+        for start in range(0, count, rows):
+            items += self._items(self._at[start : start + rows], self._sizes[start : start + rows])
+        return items
+
+    def taken(self, order: Numbers) -> list[bytes | None]:
+        """These of them, which are no more than fit the processor's cache."""
+        if self._table is not None:
+            items: list[bytes | None] = self._table.take(order).tolist()
+            return items
+        at = self._at.take(order)
+        return self._items(at, self._sizes if self._alike is not None else self._sizes.take(order))
+
+    def _items(self, at: Numbers, sizes: Numbers) -> list[bytes | None]:
+        if self._alike is not None:
+            items: list[bytes | None] = self._alike[at].tolist()
+            return items
+        if self._is_cut:
+            view = self._data.data
+            return [_cut(view, start, size) for start, size in zip(at.tolist(), sizes.tolist(), strict=True)]
+        return _unlike_items(self._data, at, sizes, self._width)
+
+
+def _table(data: Bytes, at: Numbers, size: int) -> npt.NDArray[np.void] | None:
+    """Items of that size; None if they do not lie one behind the other."""
+    first, count = int(at[0]), len(at)
+    if at.tobytes() != np.arange(first, first + size * count, size).tobytes():
+        return None
+    return np.ndarray((count,), np.dtype((np.void, size)), data, first)
 
 
 def _unlike_items(data: Bytes, at: Numbers, sizes: Numbers, width: int) -> list[bytes | None]:

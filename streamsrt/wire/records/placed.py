@@ -24,7 +24,8 @@ PLACED_RECORDS_MIN = 128
 """Fewer records cost less one by one."""
 _SEARCHED_BYTES_MAX = 256
 """Records of more bytes are followed one by one in less time than their bytes are searched."""
-_ZEROS_MAX = 12
+_LIKELY_MAX = 4
+_PART_BYTES = 1 << 16
 _LENGTH_MIN = 6
 """Attributes, two deltas, two sizes, and the number of headers."""
 BatchRecords: TypeAlias = tuple[memoryview, BatchHeader]
@@ -64,7 +65,7 @@ def _ends(data: bytes, table: Bytes, batches: Sequence[BatchRecords], counts: Nu
     """Where each record ends, if each batch ends with its last one."""
     sizes = np.array([len(records) for records, _ in batches])
     count, size_bytes = int(counts.sum()), int(sizes.sum())
-    ends = _ends_between_zeros(table[:size_bytes], count) if size_bytes < count * _SEARCHED_BYTES_MAX else None
+    ends = _ends_found(table, size_bytes, count) if size_bytes < count * _SEARCHED_BYTES_MAX else None
     if ends is None:
         found: list[int] = []
         if not ends_of_records(data, 0, count, found):
@@ -73,29 +74,38 @@ def _ends(data: bytes, table: Bytes, batches: Sequence[BatchRecords], counts: Nu
     return ends if ends[counts.cumsum() - 1].tobytes() == sizes.cumsum().tobytes() else None
 
 
-def _ends_between_zeros(table: Bytes, count: int) -> Numbers | None:
-    """Where the records end that fill the table, if their beginnings are easy to find: behind the zero that ends the one
-    before (no headers), and with a zero behind their length (no attributes)."""
-    behind = (table == 0).nonzero()[0]
-    if not count <= len(behind) <= _ZEROS_MAX * count or behind[-1] != len(table) - 1:
+def _ends_found(table: Bytes, size_bytes: int, count: int) -> Numbers | None:
+    """Where the records end that fill so much of the table, if all places are found that look like their beginnings."""
+    at = _likely_beginnings(table, size_bytes)
+    if not count <= len(at) <= _LIKELY_MAX * count:
         return None
-    at = np.empty(len(behind), np.int64)
-    at[0], at[1:] = 0, behind[:-1] + 1
     first = table.take(at)
-    is_start = (table.take(at + 1 + (first >> 7), mode="clip") == 0) & (first >= 2 * _LENGTH_MIN)
-    at, first = at[is_start], first[is_start]
     longer = first >> 7
-    second = table.take(at + 1, mode="clip") * longer
+    second = table.take(at + 1) * longer
+    ends = _ends_from(at, first, second)
     if len(at) > count:
         # No length leads to what only looks like a beginning.
-        is_reached = np.zeros(len(table) + 1, np.bool_)
-        is_reached[np.minimum(_ends_from(at, first, second), len(table))] = is_reached[0] = True
-        is_start = is_reached[at]
-        at, first, second = at[is_start], first[is_start], second[is_start]
+        places = at.searchsorted(ends)
+        is_start = np.zeros(len(at), np.bool_)
+        is_start[places[at.take(places, mode="clip") == ends]] = is_start[0] = True
+        at, first, second, ends = at[is_start], first[is_start], second[is_start], ends[is_start]
     if len(at) != count or (first & 1 | second >> 7).any():
         return None
-    ends = _ends_from(at, first, second)
-    return ends if ends[-1] == len(table) and ends[:-1].tobytes() == at[1:].tobytes() else None
+    return ends if ends[-1] == size_bytes and ends[:-1].tobytes() == at[1:].tobytes() else None
+
+
+def _likely_beginnings(table: Bytes, size_bytes: int) -> Numbers:
+    """The first place, and those behind a zero (no headers) with a length of one or two bytes that are followed by a zero
+    (no attributes). Looked for part by part: for much memory at once, the system is asked each time."""
+    found = [np.zeros(1, np.int64)]
+    for start in range(0, size_bytes, _PART_BYTES):
+        part = table[start : min(start + _PART_BYTES, size_bytes) + 3]
+        is_zero = part == 0
+        likely = is_zero[2:-1] | is_zero[3:]
+        likely &= is_zero[:-3]
+        likely &= part[1:-2] >= 2 * _LENGTH_MIN
+        found.append(likely.nonzero()[0] + (start + 1))
+    return np.concatenate(found)
 
 
 def _ends_from(at: Numbers, first: Bytes, second: Bytes) -> Numbers:

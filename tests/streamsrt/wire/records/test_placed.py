@@ -24,7 +24,7 @@ from streamsrt.wire.records import (
     read_header,
     rewrite_log_append_time,
 )
-from streamsrt.wire.records.items import WIDTH_MAX, items_at
+from streamsrt.wire.records.items import WIDTH_MAX, Items
 from streamsrt.wire.records.placed import PLACED_RECORDS_MIN, read_placed
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole, resealed, rows_of
 
@@ -177,4 +177,5 @@ def test_items_come_out_as_they_were(items: list[bytes | None]) -> None:
     positive = np.maximum(sizes, 0)
     data = np.frombuffer(b"".join(filter(None, items)) + b"\xff" * WIDTH_MAX, np.uint8)
     order = np.arange(len(items))[::-1]
-    assert items_at(data, (positive.cumsum() - positive)[order], sizes[order]) == items[::-1]
+    found = Items(data, positive.cumsum() - positive, sizes)
+    assert (found.all(), found.taken(order)) == (items, items[::-1])
