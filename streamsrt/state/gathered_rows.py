@@ -47,18 +47,18 @@ _pack_timestamp = Struct(">q").pack
 
 
 class _Records(NamedTuple):
-    """Records as tables. Values lie in ``values``, as :mod:`streamsrt.wire.records.items` wants them; a size of -1 is a
-    deletion."""
+    """Records as tables. Values lie in ``values``, as :mod:`streamsrt.wire.records.items` wants them, or are a table as well
+    (``values_at`` is None); a size of -1 is a deletion."""
 
     keys: _Table
     key_sizes: _Sizes
     values: _Bytes
-    values_at: _Positions
+    values_at: _Positions | None
     value_sizes: _Sizes
 
     @property
     def size_bytes(self) -> int:
-        return self.keys.size + self.values.size + 24 * len(self.keys)
+        return self.keys.size + self.values.size + (16 if self.values_at is None else 24) * len(self.keys)
 
     def chunks(self, order: _Positions) -> Iterator[Chunk]:
         """Stored keys and values, in that order."""
@@ -69,17 +69,25 @@ class _Records(NamedTuple):
         table[:, :prefix] = np.frombuffer(DATA, np.uint8)
         table[:, prefix:] = self.keys
         keys = Items(stored, np.arange(count) * width, self.key_sizes + prefix)
-        values = Items(self.values, self.values_at, self.value_sizes)
+        values = Items(self.values, self.values_places(), self.value_sizes)
         for start in range(0, len(order), _CHUNK_ROWS):
             chunk = order[start : start + _CHUNK_ROWS]
             # Keys are never None.
             yield keys.taken(chunk), values.taken(chunk)  # type: ignore[misc]
 
+    def values_places(self) -> _Positions:
+        if self.values_at is not None:
+            return self.values_at
+        return np.arange(len(self.value_sizes)) * int(self.value_sizes[0])
+
     def taken(self, order: _Positions) -> _Records:
         """These of the records."""
-        values = Items(self.values, self.values_at[order], self.value_sizes[order]).all()
-        joined = b"".join(filter(None, values))
-        return _Records(self.keys[order], self.key_sizes[order], *_in_turn(joined, self.value_sizes[order]))
+        keys, key_sizes, sizes = self.keys[order], self.key_sizes[order], self.value_sizes[order]
+        if self.values_at is None:
+            values = self.values.reshape(len(self.keys), -1)[order].reshape(-1)
+            return _Records(keys, key_sizes, values, None, sizes)
+        found = Items(self.values, self.values_at[order], sizes).all()
+        return _Records(keys, key_sizes, *_in_turn(b"".join(filter(None, found)), sizes))
 
 
 class GatheredRows:
@@ -198,12 +206,11 @@ def _of_tables(tables: Tables) -> _Records:
     count = len(tables.times)
     keys = np.concatenate([part for part, _ in tables.runs])
     width = _WORD_BYTES + tables.runs[0][1].shape[1]
-    values = np.empty(count * width + WIDTH_MAX, np.uint8)
-    table = values[: count * width].reshape(count, width)
+    table = np.empty((count, width), np.uint8)
     table[:, :_WORD_BYTES] = tables.times.astype(">i8").view(np.uint8).reshape(count, _WORD_BYTES)
     np.concatenate([part for _, part in tables.runs], out=table[:, _WORD_BYTES:])
-    key_sizes, value_sizes = np.full(count, keys.shape[1], np.int64), np.full(count, width, np.int64)
-    return _Records(keys, key_sizes, values, np.arange(count) * width, value_sizes)
+    key_sizes, value_sizes = (np.full(count, each.shape[1], np.int64) for each in (keys, table))
+    return _Records(keys, key_sizes, table.reshape(-1), None, value_sizes)
 
 
 def _records(
@@ -246,14 +253,17 @@ def _joined(tables: list[_Records]) -> _Records:
     if len(tables) == 1:
         return tables[0]
     width = max(records.keys.shape[1] for records in tables)
-    starts = accumulate((len(records.values) for records in tables[:-1]), initial=0)
-    return _Records(
-        np.concatenate([_widened(records.keys, width) for records in tables]),
-        np.concatenate([records.key_sizes for records in tables]),
-        np.concatenate([records.values for records in tables]),
-        np.concatenate([records.values_at + start for records, start in zip(tables, starts, strict=True)]),
-        np.concatenate([records.value_sizes for records in tables]),
-    )
+    keys = np.concatenate([_widened(records.keys, width) for records in tables])
+    key_sizes = np.concatenate([records.key_sizes for records in tables])
+    value_sizes = np.concatenate([records.value_sizes for records in tables])
+    values = [records.values for records in tables]
+    are_tables = all(records.values_at is None for records in tables)
+    if are_tables and len({int(records.value_sizes[0]) for records in tables}) == 1:
+        return _Records(keys, key_sizes, np.concatenate(values), None, value_sizes)
+    starts = accumulate(map(len, values), initial=0)
+    places = [records.values_places() + start for records, start in zip(tables, starts, strict=False)]
+    values.append(np.zeros(WIDTH_MAX, np.uint8))
+    return _Records(keys, key_sizes, np.concatenate(values), np.concatenate(places), value_sizes)
 
 
 def _widened(keys: _Table, width: int) -> _Table:

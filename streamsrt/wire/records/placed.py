@@ -20,7 +20,7 @@ from streamsrt.wire.records.items import WIDTH_MAX, Bytes, Numbers
 from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX
 from streamsrt.wire.records.unlike import ends_of_records, numbers_at
 
-PLACED_RECORDS_MIN = 128
+PLACED_RECORDS_MIN = 256
 """Fewer records cost less one by one."""
 _SEARCHED_BYTES_MAX = 256
 """Records of more bytes are followed one by one in less time than their bytes are searched."""

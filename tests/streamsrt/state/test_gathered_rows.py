@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.state.gathered_rows import GatheredRows
@@ -119,6 +119,7 @@ def test_tables_are_gathered_as_their_records_are(
     ),
     st.booleans(),
 )
+@settings(max_examples=40)
 def test_placed_records_are_gathered_as_their_records_are(batches: list[Records], settles: bool) -> None:
     rows = GatheredRows()
     for records in batches:

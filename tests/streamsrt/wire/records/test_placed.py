@@ -75,7 +75,7 @@ def answer(parts: list[bytes]) -> bytes:
 
 
 @given(st.lists(batches(), min_size=1, max_size=5), st.integers(0, 3), st.integers(0, 400))
-@settings(max_examples=100)
+@settings(max_examples=30)
 def test_together_or_one_by_one_the_records_are_the_same(parts: list[bytes], markers: int, from_offset: int) -> None:
     for _ in range(markers):
         parts.insert(len(parts) // 2, encode_control_batch(ControlRecord(ControlType.COMMIT, 7, 0, 1), timestamp_ms=T0))
@@ -103,7 +103,7 @@ plain_batches = batches().filter(uncompressed)
 
 
 @given(plain_batches)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_what_is_read_is_what_the_codec_reads(batch: bytes) -> None:
     check_whole(placed, batch)
 
@@ -113,7 +113,7 @@ def test_what_is_read_is_what_the_codec_reads(batch: bytes) -> None:
     st.lists(st.tuples(st.one_of(st.integers(0, 40), st.integers(0, 1 << 20)), st.integers(0, 255)), max_size=4),
     st.integers(0, 3),
 )
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_what_is_damaged_is_read_as_records_one_by_one_or_not_at_all(
     whole: bytes, changes: list[tuple[int, int]], missing: int
 ) -> None:
@@ -125,14 +125,14 @@ def test_what_is_damaged_is_read_as_records_one_by_one_or_not_at_all(
 def test_records_of_many_sizes_are_read_together(compression: Compression, value_bytes: int) -> None:
     parts = []
     for number in range(5):
-        keys: list[bytes | None] = [b"%d-%d" % (number, index) for index in range(50)]
-        values: list[bytes | None] = [b"v" * (value_bytes + index) if index % 10 else None for index in range(50)]
-        times = [T0 + index for index in range(50)]
+        keys: list[bytes | None] = [b"%d-%d" % (number, index) for index in range(60)]
+        values: list[bytes | None] = [b"v" * (value_bytes + index) if index % 10 else None for index in range(60)]
+        times = [T0 + index for index in range(60)]
         parts.append(encode_batch(keys, values, times, compression=compression))
     whole = answer(parts)
     (columns,) = iter_columns(whole, as_tables=True)
     assert columns.placed is not None
-    assert (len(columns), columns.offsets, columns.next_offset) == (250, None, 250)
+    assert (len(columns), columns.offsets, columns.next_offset) == (300, None, 300)
     assert rows_of([columns]) == rows_of(decode_batches(whole))
 
 
@@ -142,12 +142,12 @@ def test_records_of_aborted_transactions_are_missing() -> None:
         return encode_batch(keys, keys, [T0] * count, producer_id=producer, producer_epoch=0, transactional=True)
 
     abort = encode_control_batch(ControlRecord(ControlType.ABORT, 1, 0, 1), timestamp_ms=T0)
-    whole = answer([of(2, 100), of(1, 100), abort, of(2, 100), of(1, 30), abort])
-    aborted = [(1, 100), (1, 301)]
+    whole = answer([of(2, 150), of(1, 100), abort, of(2, 150), of(1, 30), abort])
+    aborted = [(1, 150), (1, 401)]
     (columns,) = iter_columns(whole, aborted=aborted, as_tables=True)
     assert columns.placed is not None
-    assert columns.offsets == [*range(100), *range(201, 301)]
-    assert columns.next_offset == 332
+    assert columns.offsets == [*range(150), *range(251, 401)]
+    assert columns.next_offset == 432
     assert rows_of([columns]) == rows_of(decode_batches(whole, aborted=aborted))
 
 
