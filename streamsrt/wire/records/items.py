@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,7 @@ def _table(data: Bytes, at: Numbers, size: int) -> npt.NDArray[np.void] | None:
 
 def _unlike_items(data: Bytes, at: Numbers, sizes: Numbers, width: int) -> list[bytes | None]:
     # This takes zeros at the end for what filled the rows up.
-    items: list[Any] = bytes_at(data, at, sizes, width).view(f"S{width}")[:, 0].tolist()
+    items: list[bytes | None] = bytes_at(data, at, sizes, width).view(f"S{width}")[:, 0].tolist()
     ends_in_zero = data.take(at + sizes - 1, mode="clip") == 0
     odd = ((sizes <= 0) | (sizes > width) | ends_in_zero).nonzero()[0]
     if len(odd):
