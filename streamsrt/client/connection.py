@@ -1,7 +1,8 @@
 """One connection to one broker: any message of the wire package, version by version.
 
 1. Responses come in the order of the requests, as Kafka guarantees per connection; several requests may be in flight.
-2. A frame is read into a buffer of its exact size; ``records`` of a response are views into it and keep it alive.
+2. A frame is read into a buffer of its own; ``records`` of a response are views into it and keep it. Buffers of Fetch
+   responses are used again afterwards (:mod:`streamsrt.client.fetch_buffers`).
 3. The version of a request is the highest that both sides support, within what the caller allows.
 4. A connection that fails in any way is closed, and every request in flight fails with the reason. Nothing is retried
    here.
@@ -18,13 +19,14 @@ import struct
 from collections import deque
 from typing import Any, TypeVar
 
+from streamsrt.client.fetch_buffers import FetchBuffers
 from streamsrt.client.security import AuthenticationError, authenticate
 from streamsrt.client.values import ClientConfig, RequestTimedOutError
 from streamsrt.errors import BrokerUnreachableError, NotABrokerError, StreamsError, UnsupportedBrokerError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import decode_response, encode_request_parts
-from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.schema import ApiKey, Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -82,7 +84,7 @@ class _Frames(asyncio.BufferedProtocol):
         self._owner = owner
         self._size_view = memoryview(bytearray(4))
         self._view = self._size_view
-        self._body: bytearray | None = None
+        self._body: Buffer | None = None
         self._at = 0
         self.limit_bytes = FIRST_FRAME_MAX_BYTES
 
@@ -108,18 +110,19 @@ class _Frames(asyncio.BufferedProtocol):
         if not 4 <= size <= self.limit_bytes:
             self._owner.not_kafka(f"it announces a frame of {size} bytes ({bytes(self._size_view)!r})")
             return
-        self._body = bytearray(size)
+        self._body = self._owner.buffer_of(size)
         self._view = memoryview(self._body)
 
 
 class Connection:
     """A connection made by :func:`connect`. Belongs to the loop that it was created on."""
 
-    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+    def __init__(self, host: str, port: int, config: ClientConfig, buffers: FetchBuffers) -> None:
         self.host, self.port = host, port
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.features: frozenset[str] = frozenset()
         self._config = config
+        self._buffers = buffers
         self._transport: asyncio.Transport | None = None
         self._protocol = _Frames(self)
         self._correlation_id = 0
@@ -271,7 +274,13 @@ class Connection:
         reason = f": {error}" if error is not None else ""
         self._fail(DisconnectedError(f"The connection to {self.address} was lost{reason}."))
 
-    def frame_received(self, frame: bytearray) -> None:
+    def buffer_of(self, size_bytes: int) -> Buffer:
+        """For the next frame, which has that size."""
+        if self._in_flight and self._in_flight[0][1] == ApiKey.FETCH:
+            return self._buffers.take(size_bytes, asyncio.get_running_loop().time())
+        return bytearray(size_bytes)
+
+    def frame_received(self, frame: Buffer) -> None:
         if not self._in_flight:
             self.not_kafka("it sent a response without a request")
             return
@@ -314,8 +323,12 @@ class Connection:
         self._fail(DisconnectedError(f"The connection to {self.address} was closed by this client."))
 
 
-async def connect(host: str, port: int, config: ClientConfig, tls: ssl.SSLContext | None) -> Connection:
-    """Raises BrokerUnreachableError, NotABrokerError, UnsupportedBrokerError, AuthenticationError."""
-    connection = Connection(host, port, config)
+async def connect(
+    host: str, port: int, config: ClientConfig, tls: ssl.SSLContext | None, buffers: FetchBuffers
+) -> Connection:
+    """``buffers``: of all connections to the cluster.
+
+    Raises BrokerUnreachableError, NotABrokerError, UnsupportedBrokerError, AuthenticationError."""
+    connection = Connection(host, port, config, buffers)
     await connection.open(tls)
     return connection
