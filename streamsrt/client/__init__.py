@@ -8,6 +8,7 @@
 - ``classic_group``             runs the machine of a classic group's member: two lanes, and the work of a leader
 - ``cluster``                   the brokers of a cluster: addresses, connections by purpose, group coordinators
 - ``connection``                one connection to one broker: any message of the wire package, version by version
+- ``fetch_buffers``             the buffers of large Fetch responses, used again when nothing reads them any more
 - ``fetcher``                   fetches raw record batches, partition by partition
 - ``fetch_session``             what a broker remembers of the fetcher's partitions (KIP-227)
 - ``frames``                    cuts what a broker sends into frames

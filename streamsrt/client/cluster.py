@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TypeVar
 
 from streamsrt.client.connection import Connection, connect
+from streamsrt.client.fetch_buffers import FetchBuffers
 from streamsrt.client.security import AuthenticationError, tls_context
 from streamsrt.client.values import Broker, ClientConfig, RequestTimedOutError
 from streamsrt.errors import (
@@ -106,6 +107,7 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self._bootstrap = parse_servers(config.bootstrap_servers)
         self._tls = tls_context(config.security)
+        self._buffers = FetchBuffers()
         self._slots: dict[tuple[Address, Purpose], _Slot] = {}
         self._endpoints: dict[Address, _Endpoint] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
@@ -160,7 +162,7 @@ class Cluster:
         if now < endpoint.not_before and endpoint.error is not None:
             raise endpoint.error.with_traceback(None)
         try:
-            connection = await connect(*address, self.config, self._tls)
+            connection = await connect(*address, self.config, self._tls, self._buffers)
         except TRANSPORT_ERRORS as error:
             self._out_of_reach(address, endpoint, error)
             raise

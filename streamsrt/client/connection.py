@@ -1,8 +1,8 @@
 """One connection to one broker: any message of the wire package, version by version.
 
 1. Responses come in the order of the requests, as Kafka guarantees per connection; several requests may be in flight.
-2. A frame is in a buffer of its exact size (:mod:`streamsrt.client.frames`); ``records`` of a response are views into it and
-   keep it alive.
+2. A frame is in a buffer of its own (:mod:`streamsrt.client.frames`); ``records`` of a response are views into it and keep
+   it. Large buffers of Fetch responses are used again afterwards (:mod:`streamsrt.client.fetch_buffers`).
 3. The version of a request is the highest that both sides support, within what the caller allows.
 4. A connection that fails in any way is closed, and every request in flight fails with the reason. Nothing is retried
    here.
@@ -21,6 +21,7 @@ from collections import deque
 from typing import Any, NamedTuple, TypeVar
 
 from streamsrt.client.alarm import Alarm
+from streamsrt.client.fetch_buffers import FetchBuffers
 from streamsrt.client.frames import Frames
 from streamsrt.client.security import AuthenticationError, authenticate
 from streamsrt.client.values import ClientConfig, RequestTimedOutError
@@ -28,7 +29,7 @@ from streamsrt.errors import BrokerUnreachableError, NotABrokerError, StreamsErr
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import decode_response, encode_request_parts
-from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.schema import ApiKey, Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -96,11 +97,12 @@ class _Asked(NamedTuple):
 class Connection:
     """A connection made by :func:`connect`. Belongs to the loop that it was created on."""
 
-    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+    def __init__(self, host: str, port: int, config: ClientConfig, buffers: FetchBuffers) -> None:
         self.host, self.port = host, port
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.features: frozenset[str] = frozenset()
         self._config = config
+        self._buffers = buffers
         self._transport: asyncio.Transport | None = None
         self._protocol = Frames(self, FIRST_FRAME_MAX_BYTES)
         self._correlation_id = 0
@@ -258,7 +260,13 @@ class Connection:
         reason = f": {error}" if error is not None else ""
         self._fail(DisconnectedError(f"The connection to {self.address} was lost{reason}."))
 
-    def frame_received(self, frame: bytearray) -> None:
+    def buffer_of(self, size_bytes: int) -> Buffer:
+        """For the next frame, which has that size."""
+        if self._in_flight and self._in_flight[0].api_key == ApiKey.FETCH:
+            return self._buffers.take(size_bytes, asyncio.get_running_loop().time())
+        return bytearray(size_bytes)
+
+    def frame_received(self, frame: Buffer) -> None:
         if not self._in_flight:
             self.not_kafka("it sent a response without a request")
             return
@@ -302,8 +310,12 @@ class Connection:
         self._fail(DisconnectedError(f"The connection to {self.address} was closed by this client."))
 
 
-async def connect(host: str, port: int, config: ClientConfig, tls: ssl.SSLContext | None) -> Connection:
-    """Raises BrokerUnreachableError, NotABrokerError, UnsupportedBrokerError, AuthenticationError."""
-    connection = Connection(host, port, config)
+async def connect(
+    host: str, port: int, config: ClientConfig, tls: ssl.SSLContext | None, buffers: FetchBuffers
+) -> Connection:
+    """``buffers``: of all connections to the cluster.
+
+    Raises BrokerUnreachableError, NotABrokerError, UnsupportedBrokerError, AuthenticationError."""
+    connection = Connection(host, port, config, buffers)
     await connection.open(tls)
     return connection

@@ -2,7 +2,8 @@
 
 1. Frames arrive in a small buffer that is used again and again: small ones are whole with the first look at the socket, size
    included, and several may come at once. Each is handed over as a copy of its own.
-2. A frame that is larger than what has come of it gets a buffer of its exact size, into which the rest of it is read.
+2. A frame that is larger than what has come of it gets a buffer of its exact size, which the owner has, and into which the
+   rest of it is read.
 3. After a frame whose size can't be right, nothing is read any more.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from typing import Protocol
+
+from streamsrt.wire.primitives import Buffer
 
 BUFFER_BYTES = 16 * 1024
 """Most responses are smaller; of larger ones, so much is copied once."""
@@ -29,7 +32,9 @@ class TakesFrames(Protocol):
 
     def connection_lost(self, error: Exception | None) -> None: ...
 
-    def frame_received(self, frame: bytearray) -> None: ...
+    def buffer_of(self, size_bytes: int) -> Buffer: ...
+
+    def frame_received(self, frame: Buffer) -> None: ...
 
     def not_kafka(self, reason: str) -> None: ...
 
@@ -44,7 +49,7 @@ class Frames(asyncio.BufferedProtocol):
         self._small_view = memoryview(self._small)
         self._filled = 0
         """How much of the small buffer is the beginning of a size."""
-        self._body: bytearray | None = None
+        self._body: Buffer | None = None
         """A frame that is read into a buffer of its own, up to ``_at``."""
         self._body_view = self._small_view
         self._at = 0
@@ -92,7 +97,7 @@ class Frames(asyncio.BufferedProtocol):
 
     def _begin(self, size: int, start: int, end: int) -> None:
         """Has the rest of a frame, of which ``start`` to ``end`` is there, read into a buffer of its own."""
-        body = bytearray(size)
+        body = self._owner.buffer_of(size)
         self._at = end - start
-        body[: self._at] = self._small_view[start:end]
         self._body, self._body_view = body, memoryview(body)
+        self._body_view[: self._at] = self._small_view[start:end]

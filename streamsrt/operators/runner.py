@@ -20,6 +20,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
@@ -52,7 +53,7 @@ from streamsrt.operators.engine.expiry import Expiry
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, FlushedStore, ResolvedSubtopology
-from streamsrt.operators.engine.processor_nodes import PathBuilder
+from streamsrt.operators.engine.processor_nodes import PathBuilder, TakeRun
 from streamsrt.operators.kinds import counting
 from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
@@ -81,12 +82,13 @@ _EMPTY_HEADERS: tuple[()] = ()
 
 class _Input(NamedTuple):
     """The data of a source for processor nodes. ``forward``: to the source's node. ``from_key``,
-    ``from_value``: None where bytes stay as they are."""
+    ``from_value``: None where bytes stay as they are. ``take_run``: see :attr:`PathNode.takes_run`."""
 
     source: str
     from_key: Callable[[bytes], object] | None
     from_value: Callable[[bytes], object] | None
     forward: Callable[..., None]
+    take_run: TakeRun | None
 
 
 class Runner:
@@ -409,43 +411,55 @@ class Runner:
         partitions: Sequence[tuple[str, int]],
         columns: RecordColumns | MergedColumns,
     ) -> None:
-        env = self.env
+        position, (first, *others) = RunPosition(partitions, columns), inputs
+        try:
+            if first.take_run is None or others or self._expiry.stores or columns.headers is not None:
+                self._run_rows(inputs, position)
+            else:
+                rows = zip(position.keys, columns.values, columns.timestamps, strict=False)
+                failed = partial(self._undecodable, position, first.source)
+                first.take_run(rows, position, first.from_key, first.from_value, failed)
+            self.env.outside_of_records()
+            self.env.finish_batches()
+        finally:
+            self.failed_index = position.index
+
+    def _run_rows(self, inputs: Sequence[_Input], position: RunPosition) -> None:
+        env, columns = self.env, position.columns
         expiry = self._expiry if self._expiry.stores else None
-        position = RunPosition(partitions, columns)
         headers = repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers
         origins = columns.origins if isinstance(columns, MergedColumns) else repeat(0)
         rows = zip(position.keys, columns.values, columns.timestamps, headers, origins, strict=False)
         schedules = env.schedules(PunctuationType.STREAM_TIME).waiting
         is_one, stream_time_ms = len(inputs) == 1, env.stream_time_ms
-        _, from_key, from_value, forward = inputs[0]
-        try:
-            for raw_key, raw_value, timestamp, header, origin in rows:
-                if not is_one:
-                    _, from_key, from_value, forward = inputs[origin]
-                if timestamp > stream_time_ms:
-                    env.stream_time_ms = stream_time_ms = timestamp
-                try:
-                    key = raw_key if from_key is None or raw_key is None else from_key(raw_key)
-                    value = raw_value if from_value is None or raw_value is None else from_value(raw_value)
-                except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                    source = inputs[origin].source
-                    self._failed_to_deserialize(context_at(partitions, columns, position.index, source), error)
-                    continue
-                env.position = position
-                if expiry is not None:
-                    expiry.run(stream_time_ms)
-                try:  # noqa: SIM105  # entering suppress() for each record costs as much as a step
-                    forward(key, value, timestamp, header)
-                except SkippedAtSinkError:
-                    pass
-                if expiry is not None:
-                    expiry.run(stream_time_ms)
-                if schedules and schedules[0].next_ms <= stream_time_ms:
-                    env.punctuate(PunctuationType.STREAM_TIME, stream_time_ms)
-            env.outside_of_records()
-            env.finish_batches()
-        finally:
-            self.failed_index = position.index
+        source, from_key, from_value, forward, _ = inputs[0]
+        for raw_key, raw_value, timestamp, header, origin in rows:
+            if not is_one:
+                source, from_key, from_value, forward, _ = inputs[origin]
+            if timestamp > stream_time_ms:
+                env.stream_time_ms = stream_time_ms = timestamp
+            try:
+                key = raw_key if from_key is None or raw_key is None else from_key(raw_key)
+                value = raw_value if from_value is None or raw_value is None else from_value(raw_value)
+            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
+                self._undecodable(position, source, error)
+                continue
+            env.position = position
+            if expiry is not None:
+                expiry.run(stream_time_ms)
+            try:  # noqa: SIM105  # entering suppress() for each record costs as much as a step
+                forward(key, value, timestamp, header)
+            except SkippedAtSinkError:
+                pass
+            if expiry is not None:
+                expiry.run(stream_time_ms)
+            if schedules and schedules[0].next_ms <= stream_time_ms:
+                env.punctuate(PunctuationType.STREAM_TIME, stream_time_ms)
+
+    def _undecodable(self, position: RunPosition, source: str, error: BaseException) -> None:
+        """Handles a record of a run on processor nodes that can't be deserialized."""
+        context = context_at(position.partitions, position.columns, position.index, source)
+        self._failed_to_deserialize(context, error)
 
     def _input(self, source: str) -> _Input:
         found = self._inputs.get(source)
@@ -456,7 +470,9 @@ class Runner:
                 None if serde is serdes.bytes else serde.deserialize
                 for serde in (self.plan.key_serde(node), self.plan.value_serde(node))
             )
-            found = self._inputs[source] = _Input(source, from_key, from_value, self._path.node(source).forward)
+            first = self._path.node(source)
+            found = _Input(source, from_key, from_value, first.forward, first.forwards_run)
+            self._inputs[source] = found
         return found
 
     def pass_time(self, name: str, ms: int) -> None:

@@ -412,6 +412,13 @@ class KeyValueCache(dict[bytes, Entry]):
         """The rows that changed since the last flush; not to be changed."""
         return self.dirty if self.counts is None else [Entry(*row) for row in self.counts.changes()]
 
+    def forwarded(self, key: bytes) -> Entry:
+        """The row as it was last forwarded, without the changes since the last flush; not to be changed."""
+        entry = self[key]
+        if not entry.dirty:
+            return entry
+        return self.format.load(key, self.pending[key] if key in self.pending else self.store.get(key))
+
     def value_before(self, entry: Entry) -> Any:
         """What a changed entry's row was before it was changed, since the last flush."""
         if entry.old is UNREAD:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-from streamsrt.wire.records.columns import Tables
+from streamsrt.wire.records.columns import Placed, Tables
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Those of one record, in order."""
@@ -28,6 +28,9 @@ class ChangelogColumns(Protocol):
 
     @property
     def tables(self) -> Tables | None: ...
+
+    @property
+    def placed(self) -> Placed | None: ...
 
     @property
     def next_offset(self) -> int: ...

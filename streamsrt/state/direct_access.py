@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from streamsrt.state.access import KeySerde, KeyValueAccess, Now
 from streamsrt.state.cache import KeyValueCache
@@ -24,9 +24,24 @@ class HasCurrent(Protocol):
     current: Record[object, object] | None
 
 
+LogRow: TypeAlias = Callable[[bytes, object, int, Headers], None]
+
+
+class RowLog(NamedTuple):
+    """Logs changes that are not cached. ``log_row(key, value, timestamp, headers)`` takes every row. Where ``keys`` is not
+    empty, a row that is no deletion may as well be appended to ``keys``, to ``values`` as ``serialize`` makes it, and to
+    ``timestamps``: these are always the same lists."""
+
+    log_row: LogRow
+    serialize: Callable[..., bytes]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int]
+
+
 class DirectAccess(KeyValueAccess):
-    """As its base class, for a store whose rows are seen as values. ``cache``: a KeyValueCache itself. ``context``: whose
-    current record gives changed rows their time. ``log_row``: logs each change that is not cached.
+    """As its base class, for a store whose rows are seen as values. ``cache``: a KeyValueCache itself, without counted rows.
+    ``context``: whose current record gives changed rows their time. ``log``: None where changes are cached, or not logged.
     """
 
     def __init__(
@@ -37,14 +52,14 @@ class DirectAccess(KeyValueAccess):
         *,
         context: HasCurrent,
         sequence: count[int],
-        log_row: Callable[[bytes, object, int, Headers], None] | None,
+        log: RowLog | None,
     ) -> None:
         super().__init__(
             cache,
             key_serde,
             now,
             timestamped=False,
-            on_change=None if log_row is None else lambda e: log_row(e.key, e.value, e.timestamp, e.headers),
+            on_change=None if log is None else lambda e: log.log_row(e.key, e.value, e.timestamp, e.headers),
         )
         serialize = key_serde.serialize
         # Bytes are keys as they are.
@@ -53,15 +68,16 @@ class DirectAccess(KeyValueAccess):
         def get(key: object) -> object:
             return cache[key if type(key) is plain else serialize(key)].value
 
+        log_row: LogRow | None = None
+        serialize_value, keys, values, timestamps = serialize, [], [], []  # type: ignore[var-annotated]
+        if log is not None:
+            log_row, serialize_value, keys, values, timestamps = log
+        add_key, add_value, add_time = keys.append, values.append, timestamps.append
+
         def put(key: object, value: object) -> None:
             record = context.current
-            if record is None:
-                timestamp, headers, number = now()
-            else:
-                timestamp, headers, number = record[2], record[3], next(sequence)
+            timestamp = now()[0] if record is None else record[2]
             raw: bytes = key if type(key) is plain else serialize(key)
-            if cache.counts is not None:
-                cache.settle()
             entry = cache[raw]
             if not entry.dirty:
                 entry.dirty = True
@@ -69,10 +85,18 @@ class DirectAccess(KeyValueAccess):
                 cache.dirty.append(entry)
             entry.value = value
             entry.timestamp = timestamp
-            entry.headers = headers
-            entry.sequence = number
+            if keys and value is not None:
+                add_value(serialize_value(value))
+                add_key(raw)
+                add_time(timestamp)
+                return
+            headers = () if record is None else record[3]
             if log_row is not None:
                 log_row(raw, value, timestamp, headers)
+            else:
+                # What a flush forwards has an order, and headers.
+                entry.headers = headers
+                entry.sequence = next(sequence)
 
         self.get = get  # type: ignore[method-assign]
         self.put = put  # type: ignore[method-assign]

@@ -1,8 +1,8 @@
 """Rows of a changelog that are gathered before they are written: the last one of each key, in the order of keys.
 
-1. Runs of records are gathered as tables of bytes, which numpy puts in order: a row is no object before it is written.
-   Keys are padded with zeros, and followed by their sizes where these differ, which gives the same order. Few records at
-   a time, and long keys, are in a dictionary.
+1. Runs of records are gathered as tables of keys, which numpy puts in order, and bytes with values somewhere in them: a
+   row is no object before it is written. Keys are padded with zeros, and followed by their sizes where these differ, which
+   gives the same order. Few records at a time, and long keys, are in a dictionary.
 2. Keys come out strictly ascending, as a file of RocksDB needs them, and as they are stored.
 3. What comes out is made in chunks that fit the processor's cache.
 """
@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import accumulate, islice
 from operator import add, lt
 from struct import Struct
 from typing import NamedTuple, TypeAlias
@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from streamsrt.state.key_order import positions_in_order
 from streamsrt.state.rocksdb_files import DATA
-from streamsrt.wire.records.columns import Tables
+from streamsrt.wire.records.columns import Placed, Tables
+from streamsrt.wire.records.items import WIDTH_MAX, Items, bytes_at
 
 _CHUNK_ROWS = 1024
 _TABLE_RECORDS = 32
@@ -29,6 +30,8 @@ _KEY_BYTES_MAX = 64
 _ROW_OVERHEAD_BYTES = 100
 """Of the dictionary and its objects."""
 _WORD_BYTES = 8
+_HEAD_BYTES = 6
+"""What lies before a placed value, beside its key."""
 _DELETED = -1
 
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -44,66 +47,47 @@ _pack_timestamp = Struct(">q").pack
 
 
 class _Records(NamedTuple):
-    """Records as tables. ``values``: all of them in one; a size of -1 is a deletion."""
+    """Records as tables. Values lie in ``values``, as :mod:`streamsrt.wire.records.items` wants them, or are a table as well
+    (``values_at`` is None); a size of -1 is a deletion."""
 
     keys: _Table
     key_sizes: _Sizes
     values: _Bytes
+    values_at: _Positions | None
     value_sizes: _Sizes
 
     @property
     def size_bytes(self) -> int:
-        return self.keys.size + self.values.size + 16 * len(self.keys)
+        return self.keys.size + self.values.size + (16 if self.values_at is None else 24) * len(self.keys)
 
     def chunks(self, order: _Positions) -> Iterator[Chunk]:
         """Stored keys and values, in that order."""
         prefix = len(DATA)
-        stored = np.empty((len(self.keys), prefix + self.keys.shape[1]), np.uint8)
-        stored[:, :prefix] = np.frombuffer(DATA, np.uint8)
-        stored[:, prefix:] = self.keys
-        width = stored.shape[1]
-        keys = _Items(stored.reshape(-1), np.arange(len(stored)) * width, self.key_sizes + prefix)
-        values = self.value_items()
+        count, width = self.keys.shape[0], prefix + self.keys.shape[1]
+        stored = np.empty(count * width + WIDTH_MAX, np.uint8)
+        table = stored[: count * width].reshape(count, width)
+        table[:, :prefix] = np.frombuffer(DATA, np.uint8)
+        table[:, prefix:] = self.keys
+        keys = Items(stored, np.arange(count) * width, self.key_sizes + prefix)
+        values = Items(self.values, self.values_places(), self.value_sizes)
         for start in range(0, len(order), _CHUNK_ROWS):
             chunk = order[start : start + _CHUNK_ROWS]
             # Keys are never None.
-            yield keys.at(chunk), values.at(chunk)  # type: ignore[misc]
+            yield keys.taken(chunk), values.taken(chunk)  # type: ignore[misc]
 
-    def value_items(self) -> _Items:
-        sizes = np.maximum(self.value_sizes, 0)
-        return _Items(self.values, sizes.cumsum() - sizes, self.value_sizes)
+    def values_places(self) -> _Positions:
+        if self.values_at is not None:
+            return self.values_at
+        return np.arange(len(self.value_sizes)) * int(self.value_sizes[0])
 
     def taken(self, order: _Positions) -> _Records:
         """These of the records."""
-        values = b"".join(filter(None, self.value_items().at(order)))
-        return _Records(
-            self.keys[order], self.key_sizes[order], np.frombuffer(values, np.uint8), self.value_sizes[order]
-        )
-
-
-class _Items:
-    """Items of bytes: where each begins in ``data``, and its size."""
-
-    def __init__(self, data: _Bytes, starts: _Positions, sizes: _Sizes) -> None:
-        self._starts, self._sizes = starts, sizes
-        size = int(sizes[0])
-        self._table: npt.NDArray[np.void] | None = None
-        if size > 0 and len(data) and int(sizes.min()) == int(sizes.max()):
-            step = int(starts[1]) if len(starts) > 1 else size
-            self._table = np.ndarray((len(sizes),), np.dtype((np.void, size)), data, 0, (step,))
-        self._has_deletions = bool((sizes == _DELETED).any())
-        self._data = b"" if self._table is not None else data.tobytes()
-
-    def at(self, positions: _Positions) -> list[bytes | None]:
-        if self._table is not None:
-            items: list[bytes | None] = self._table.take(positions).tolist()
-            return items
-        data = self._data
-        starts, sizes = self._starts.take(positions), self._sizes.take(positions)
-        places = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
-        if not self._has_deletions:
-            return [data[start:end] for start, end in places]
-        return [data[start:end] if start <= end else None for start, end in places]
+        keys, key_sizes, sizes = self.keys[order], self.key_sizes[order], self.value_sizes[order]
+        if self.values_at is None:
+            values = self.values.reshape(len(self.keys), -1)[order].reshape(-1)
+            return _Records(keys, key_sizes, values, None, sizes)
+        found = Items(self.values, self.values_at[order], sizes).all()
+        return _Records(keys, key_sizes, *_in_turn(b"".join(filter(None, found)), sizes))
 
 
 class GatheredRows:
@@ -143,6 +127,19 @@ class GatheredRows:
         if self._rows or not 0 < tables.runs[0][0].shape[1] <= _KEY_BYTES_MAX:
             return False
         self._add_records(_of_tables(tables))
+        return True
+
+    def add_placed(self, placed: Placed) -> bool:
+        """As :meth:`add_tables`, for records of any sizes."""
+        key_sizes = placed.key_sizes
+        width, least = int(key_sizes.max()), int(key_sizes.min())
+        if self._rows or not _WORD_BYTES - _HEAD_BYTES <= least <= width <= _KEY_BYTES_MAX:
+            return False
+        keys = bytes_at(placed.data, placed.keys_at, key_sizes, width)
+        values, at, sizes = placed.data.copy(), placed.values_at - _WORD_BYTES, placed.value_sizes
+        # There is room before each value, where the key was.
+        np.ndarray((len(values) - _WORD_BYTES + 1,), ">i8", values, 0, (1,))[at] = placed.times
+        self._add_records(_Records(keys, key_sizes, values, at, np.where(sizes < 0, sizes, sizes + _WORD_BYTES)))
         return True
 
     def _add_records(self, records: _Records) -> None:
@@ -208,11 +205,12 @@ class GatheredRows:
 def _of_tables(tables: Tables) -> _Records:
     count = len(tables.times)
     keys = np.concatenate([part for part, _ in tables.runs])
-    values = np.empty((count, _WORD_BYTES + tables.runs[0][1].shape[1]), np.uint8)
-    values[:, :_WORD_BYTES] = tables.times.astype(">i8").view(np.uint8).reshape(count, _WORD_BYTES)
-    np.concatenate([part for _, part in tables.runs], out=values[:, _WORD_BYTES:])
-    key_sizes, value_sizes = (np.full(count, table.shape[1], np.int64) for table in (keys, values))
-    return _Records(keys, key_sizes, values.reshape(-1), value_sizes)
+    width = _WORD_BYTES + tables.runs[0][1].shape[1]
+    table = np.empty((count, width), np.uint8)
+    table[:, :_WORD_BYTES] = tables.times.astype(">i8").view(np.uint8).reshape(count, _WORD_BYTES)
+    np.concatenate([part for _, part in tables.runs], out=table[:, _WORD_BYTES:])
+    key_sizes, value_sizes = (np.full(count, each.shape[1], np.int64) for each in (keys, table))
+    return _Records(keys, key_sizes, table.reshape(-1), None, value_sizes)
 
 
 def _records(
@@ -228,29 +226,18 @@ def _records(
         table = np.frombuffer(b"".join(keys), np.uint8).reshape(count, width)
     else:
         table = np.array(keys, f"S{width}").view(np.uint8).reshape(count, width)
-    return _Records(table, key_sizes, *_values(values, timestamps))
-
-
-def _values(values: Sequence[bytes | None], timestamps: Sequence[int] | None) -> tuple[_Bytes, _Sizes]:
-    """The bytes of all values, those with a timestamp behind it, and their sizes."""
-    count = len(values)
-    if None in values:
-        rows = values if timestamps is None else _stamped(timestamps, values)
+    rows = values if timestamps is None else _stamped(timestamps, values)
+    if None in rows:
         sizes = np.array([_DELETED if row is None else len(row) for row in rows])
-        return np.frombuffer(b"".join(filter(None, rows)), np.uint8), sizes
-    given: Sequence[bytes] = values  # type: ignore[assignment]  # none of them is None
-    sizes = np.fromiter(map(len, given), np.int64, count)
-    if timestamps is None:
-        return np.frombuffer(b"".join(given), np.uint8), sizes
-    stamps = np.array(timestamps, ">i8")
-    size = int(sizes[0])
-    if size and int(sizes.min()) == int(sizes.max()):
-        table = np.empty((count, _WORD_BYTES + size), np.uint8)
-        table[:, :_WORD_BYTES] = stamps.view(np.uint8).reshape(count, _WORD_BYTES)
-        table[:, _WORD_BYTES:] = np.frombuffer(b"".join(given), np.uint8).reshape(count, size)
-        return table.reshape(-1), sizes + _WORD_BYTES
-    before: list[bytes] = stamps.view("V8").tolist()
-    return np.frombuffer(b"".join(chain.from_iterable(zip(before, given, strict=True))), np.uint8), sizes + _WORD_BYTES
+        return _Records(table, key_sizes, *_in_turn(b"".join(filter(None, rows)), sizes))
+    given: Sequence[bytes] = rows  # type: ignore[assignment]  # none of them is None
+    return _Records(table, key_sizes, *_in_turn(b"".join(given), np.fromiter(map(len, given), np.int64, count)))
+
+
+def _in_turn(values: bytes, sizes: _Sizes) -> tuple[_Bytes, _Positions, _Sizes]:
+    """Values one after the other, where they are, and their sizes."""
+    positive = np.maximum(sizes, 0)
+    return np.frombuffer(values + bytes(WIDTH_MAX), np.uint8), positive.cumsum() - positive, sizes
 
 
 def _stamped(timestamps: Sequence[int], values: Sequence[bytes | None]) -> list[bytes | None]:
@@ -266,12 +253,17 @@ def _joined(tables: list[_Records]) -> _Records:
     if len(tables) == 1:
         return tables[0]
     width = max(records.keys.shape[1] for records in tables)
-    return _Records(
-        np.concatenate([_widened(records.keys, width) for records in tables]),
-        np.concatenate([records.key_sizes for records in tables]),
-        np.concatenate([records.values for records in tables]),
-        np.concatenate([records.value_sizes for records in tables]),
-    )
+    keys = np.concatenate([_widened(records.keys, width) for records in tables])
+    key_sizes = np.concatenate([records.key_sizes for records in tables])
+    value_sizes = np.concatenate([records.value_sizes for records in tables])
+    values = [records.values for records in tables]
+    are_tables = all(records.values_at is None for records in tables)
+    if are_tables and len({int(records.value_sizes[0]) for records in tables}) == 1:
+        return _Records(keys, key_sizes, np.concatenate(values), None, value_sizes)
+    starts = accumulate(map(len, values), initial=0)
+    places = [records.values_places() + start for records, start in zip(tables, starts, strict=False)]
+    values.append(np.zeros(WIDTH_MAX, np.uint8))
+    return _Records(keys, key_sizes, np.concatenate(values), np.concatenate(places), value_sizes)
 
 
 def _widened(keys: _Table, width: int) -> _Table:

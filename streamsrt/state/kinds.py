@@ -90,15 +90,16 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     """One row: of stores ``S`` over bytes, with caches ``C`` before them, in which a ``Change`` is put.
 
     ``lay_out``: the store over a byte store. ``record_key``: the part of a key in the changelog that is the key of the
-    record that the row is of. ``cache``: what stands before that. ``access``: the store as user code sees it,
-    None where it can't be asked for. ``log``: what logs an entry that was put, given what logs a row. ``view``: the rows of
-    the table that keeps its result there; None: no table does. ``rows``: all rows of the store. ``unpack``: timestamp and
-    value's bytes of a row, given the store's name and the key; None: the value, behind a timestamp where the traits say so.
-    ``keeps``: whether a row with that key in the changelog is kept; None: all are. ``logged_key_bytes``: the least length of
-    a key in the changelog. ``is_whole``: whether the key and the value of a row in the bytes below are what ``lay_out``
-    has put there; those of damaged rows are not. ``own_keys``: the keys in the bytes below under
-    which the store keeps what it needs itself, such as its stream time. ``metrics_suffix``: what ends the name that metrics
-    have for it. ``stays_because``: why ``state repartition`` can't move its rows; empty: it can.
+    record that the row is of. ``cache``: what stands before that. ``access``: the store as user code sees it, None where it
+    can't be asked for. ``log``: what logs an entry that was put, given what logs a row. ``view``: the rows of the table
+    that keeps its result there; None: no table does. ``forwarded``: the same as they were last forwarded, where the cache
+    holds changes back; None: it holds none back. ``rows``: all rows of the store. ``unpack``: timestamp and value's bytes
+    of a row, given the store's name and the key; None: the value, behind a timestamp where the traits say so. ``keeps``:
+    whether a row with that key in the changelog is kept; None: all are. ``logged_key_bytes``: the least length of a key in
+    the changelog. ``is_whole``: whether the key and the value of a row in the bytes below are what ``lay_out`` has put
+    there; those of damaged rows are not. ``own_keys``: the keys in the bytes below under which the store keeps what it
+    needs itself, such as its stream time. ``metrics_suffix``: what ends the name that metrics have for it.
+    ``stays_because``: why ``state repartition`` can't move its rows; empty: it can.
     """
 
     lay_out: Callable[[StoreSpec, BytesStore], S]
@@ -107,6 +108,7 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     access: Callable[[StoreSpec, C, KeySerde, Now, OnChange[Change] | None, bool], UserStore] | None
     log: Callable[[LogRow], OnChange[Change]]
     view: Callable[[C, Serialize], View] | None
+    forwarded: Callable[[C, Serialize], View] | None
     rows: Callable[[StoreSpec, S], Iterator[StoredRow]]
     unpack: Callable[[str, bytes, bytes], tuple[int, bytes | None]] | None
     keeps: Callable[[S, bytes], bool] | None
@@ -176,6 +178,14 @@ def _view_by_key(cache: KeyValueCache | VersionedCache, serialize: Serialize) ->
     return row
 
 
+def _forwarded_by_key(cache: KeyValueCache, serialize: Serialize) -> View:
+    def row(key: object) -> TableRow:
+        entry = cache.forwarded(serialize(key))
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    return row
+
+
 def _is_any(key: bytes, row: bytes) -> bool:
     return True
 
@@ -226,6 +236,14 @@ def _log_window(log_row: LogRow) -> OnChange[Entry]:
 def _window_view(cache: WindowCache, serialize: Serialize) -> View:
     def row(key: Windowed[object]) -> TableRow:
         entry = cache[key.start_ms][serialize(key.key)]
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    return row
+
+
+def _forwarded_windows(cache: WindowCache, serialize: Serialize) -> View:
+    def row(key: Windowed[object]) -> TableRow:
+        entry = cache.forwarded(serialize(key.key), key.start_ms)
         return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
 
     return row
@@ -325,6 +343,14 @@ def _session_view(cache: SessionCache, serialize: Serialize) -> View:
     return row
 
 
+def _forwarded_sessions(cache: SessionCache, serialize: Serialize) -> View:
+    def row(key: Windowed[object]) -> TableRow:
+        value = cache.forwarded(serialize(key.key), key.start_ms, key.end_ms)
+        return NO_ROW if value is None else (value, key.end_ms)
+
+    return row
+
+
 def _is_session(key: bytes, row: bytes) -> bool:
     return len(key) >= SEGMENT_BYTES + _SESSION_SUFFIX_BYTES
 
@@ -392,6 +418,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=_key_value_access,
             log=_log_by_key,
             view=_view_by_key,
+            forwarded=_forwarded_by_key,
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
@@ -408,6 +435,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=_key_value_access,
             log=_log_by_key,
             view=_view_by_key,
+            forwarded=_forwarded_by_key,
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
@@ -424,6 +452,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=_key_value_access,
             log=_log_by_key,
             view=_view_by_key,
+            forwarded=_forwarded_by_key,
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
@@ -440,6 +469,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=_window_access,
             log=_log_window,
             view=_window_view,
+            forwarded=_forwarded_windows,
             rows=_window_rows,
             unpack=None,
             keeps=WindowBytesStore.keeps,
@@ -456,6 +486,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=_duplicates_access,
             log=_log_duplicate,
             view=None,
+            forwarded=None,
             rows=_duplicate_rows,
             unpack=None,
             keeps=DuplicatesBytesStore.keeps,
@@ -472,6 +503,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=_session_access,
             log=_log_session,
             view=_session_view,
+            forwarded=_forwarded_sessions,
             rows=_session_rows,
             unpack=None,
             keeps=SessionBytesStore.keeps,
@@ -488,6 +520,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=_versioned_access,
             log=_log_by_key,
             view=_view_by_key,
+            forwarded=None,
             rows=_versioned_rows,
             unpack=None,
             keeps=None,
@@ -504,6 +537,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             access=None,
             log=_log_by_key,
             view=None,
+            forwarded=None,
             rows=_rows_by_key,
             unpack=_unpack_held,
             keeps=None,
@@ -616,6 +650,12 @@ def stored_view(spec: StoreSpec, cache: Cache, key_serde: KeySerde) -> View:
     if view is None:
         raise UserError(f"store {spec.name!r} does not contain a table: its rows can't be looked up")
     return view(cache, key_serde.serialize)
+
+
+def forwarded_view(spec: StoreSpec, cache: Cache, key_serde: KeySerde) -> View:
+    """The same rows as they were last forwarded, by a store whose cache holds changes back."""
+    view = functions_of(spec).forwarded
+    return stored_view(spec, cache, key_serde) if view is None else view(cache, key_serde.serialize)
 
 
 def record_key_of(spec: StoreSpec, key: bytes) -> bytes:

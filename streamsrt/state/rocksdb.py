@@ -435,8 +435,11 @@ class RocksDBStore:
     def restore_stamped(self, columns: ChangelogColumns) -> None:
         """:meth:`restore` with each value behind its timestamp, which takes 8 bytes."""
         db = self._opened_for_restoring()
-        tables = columns.tables
-        if (tables is None or not self._gathered.add_tables(tables)) and columns.keys:
+        tables, placed = columns.tables, columns.placed
+        is_added = (tables is not None and self._gathered.add_tables(tables)) or (
+            placed is not None and self._gathered.add_placed(placed)
+        )
+        if not is_added and columns.keys:
             self._gathered.add(columns.keys, columns.values, columns.timestamps)
         self._restored(db, columns.next_offset)
 

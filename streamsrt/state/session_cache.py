@@ -191,6 +191,13 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         """The session of ``key`` with these bounds, also where it is beyond retention by now; None where there is none."""
         return next((e for e in self[key] if e.start == start and e.end == end and e.value is not None), None)
 
+    def forwarded(self, key: bytes, start: int, end: int) -> object:
+        """The value that the session with these bounds had when it was last forwarded; None where it was not."""
+        entry = next((e for e in self[key] if e.start == start and e.end == end), None)
+        if entry is None:
+            return None
+        return entry.old if entry.dirty else entry.value
+
     def unexpired(self, earliest_end: int) -> list[SessionEntry]:
         """All sessions that end then or later."""
         return [entry for entry in self._all() if entry.end >= earliest_end and entry.value is not None]

@@ -19,7 +19,7 @@ from typing import Protocol
 from streamsrt.state.cache import Entry, Flushed, RowFormat
 from streamsrt.state.columns import Headers
 from streamsrt.state.window_cache import WindowByteStore, WindowCache, WindowRows
-from streamsrt.state.windowed import split_window_key, window_keys
+from streamsrt.state.windowed import split_window_key, window_key, window_keys
 
 _by_start = attrgetter("start")
 _LATEST_MS = 2**63 - 1
@@ -82,6 +82,10 @@ class SlidingCache(WindowCache):
         return newest - self.retention_ms + 1
 
     # ------------------------------------------------------------------------------------------------------- entries
+
+    def row(self, key: bytes, start: int) -> bytes | None:
+        store_key = window_key(key, start)
+        return self._unwritten[store_key] if store_key in self._unwritten else self.store.get(key, start)
 
     def windows_of(self, key: bytes) -> list[Entry]:
         """The windows of a key, in order; some may start before :meth:`oldest`. Not to be changed but by :meth:`add`."""

@@ -127,7 +127,9 @@ class VersionedBytesStore(OverBytes):
             batch = self._batch
             if self._stream_time_ms > before_ms:
                 batch[STREAM_TIME_KEY] = _TIME.pack(self._stream_time_ms)
-            self._store.write([(key, batch[key]) for key in sorted(batch)], changelog_offset=changelog_offset)
+            ordered = sorted(batch)
+            rows = zip(ordered, map(batch.__getitem__, ordered), strict=True)
+            self._store.write(rows, changelog_offset=changelog_offset)
         except BaseException:
             self._forget_known()
             raise
@@ -156,29 +158,31 @@ class VersionedBytesStore(OverBytes):
         self.write(zip(keys, timestamps, values, strict=True), changelog_offset=next_offset)
 
     def _put_all(self, puts: Iterable[tuple[bytes, int, bytes | None]]) -> None:
-        batch, kept_ms = self._batch, self.history_retention_ms
-        newest: dict[bytes, tuple[int, bytes]] = {}
-        """The newest versions of keys, as far as they are not in the batch yet."""
+        batch, kept_ms, known = self._batch, self.history_retention_ms, self._known
+        newest: dict[bytes, tuple[int, bytes, bytes]] = {}
+        """The newest versions of keys, as far as they are not in the batch yet: their times, also as bytes, and values."""
         start_ms = end_ms = 0
+        stream_time_ms = self._stream_time_ms
         prefix = b""
         for key, timestamp_ms, value in puts:
             before = newest.get(key)
             if before is None and (latest := self._get(_LATEST + key)) is not None:
-                before = _unpack_time(latest)[0], latest[_TIME_BYTES:]
+                before = _unpack_time(latest)[0], latest[:_TIME_BYTES], latest[_TIME_BYTES:]
             if (
                 before is None
                 or value is None
                 or timestamp_ms <= before[0]
-                or timestamp_ms < self._stream_time_ms - kept_ms
-                or key in self._known
+                or timestamp_ms < stream_time_ms - kept_ms
+                or key in known
             ):
                 if before is not None and newest.pop(key, None) is not None:
-                    batch[_LATEST + key] = _pack_time(before[0]) + before[1]
+                    batch[_LATEST + key] = before[1] + before[2]
                 self._put(key, timestamp_ms, value)
+                stream_time_ms = self._stream_time_ms
                 continue
             # Most come in order: the one before is valid up to this one, which is within the retention.
-            if timestamp_ms > self._stream_time_ms:
-                self._stream_time_ms = timestamp_ms
+            if timestamp_ms > stream_time_ms:
+                self._stream_time_ms = stream_time_ms = timestamp_ms
             if not start_ms <= timestamp_ms < end_ms:
                 segment = timestamp_ms // self.segment_interval_ms
                 start_ms = segment * self.segment_interval_ms
@@ -186,12 +190,13 @@ class VersionedBytesStore(OverBytes):
                 prefix = _HISTORY + _pack_time(segment)
                 if self._oldest_segment is None or segment < self._oldest_segment:
                     self._oldest_segment = segment
-            stored_key = prefix + key + _pack_time(before[0])
-            batch[stored_key] = _pack_time(timestamp_ms) + _VALUE + before[1]
+            packed = _pack_time(timestamp_ms)
+            stored_key = prefix + key + before[1]
+            batch[stored_key] = packed + _VALUE + before[2]
             if self._pending is not None:
                 self._pending.setdefault(key, []).append(stored_key)
-            newest[key] = timestamp_ms, value
-        batch |= {_LATEST + key: _pack_time(at_ms) + value for key, (at_ms, value) in newest.items()}
+            newest[key] = timestamp_ms, packed, value
+        batch |= {_LATEST + key: packed + value for key, (_, packed, value) in newest.items()}
 
     def _put(self, key: bytes, timestamp_ms: int, value: bytes | None) -> None:
         if timestamp_ms < 0:

@@ -2,22 +2,30 @@
 
 1. Versions of the keys in use are here with deserialized values. For a key that is only read and put in order, these are
    its newest version and those that were put since; the rest is loaded when an older one is read or put.
-2. The caller logs and forwards a put immediately: versions are never held back. :meth:`VersionedCache.write` writes the
+2. A put that is usual changes the entry itself: a value that is newer than the entry's newest version and not older than any
+   put before it. :meth:`VersionedCache.put` does the rest, and generated code, which does the usual ones itself, calls it
+   for all others. It appends to ``dirty``, to both lists of the entry, and moves ``stream_time_ms`` on.
+3. The caller logs and forwards a put immediately: versions are never held back. :meth:`VersionedCache.write` writes the
    puts since the last call to the store, in their order, with the changelog offset.
-3. Only versions that are in the store are dropped from here.
+4. Only versions that are in the store are dropped from here.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, cast
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Flushed, RowFormat
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.versioned import VersionedBytesStore
+from topology.spec import serdes
 
 _VERSION_BYTES: Final = 100
-_MANY_VERSIONS: Final = 64
+_RAW: Final = frozenset({bytes, type(None)})
+_value_of = itemgetter(2)
+MANY_VERSIONS: Final = 64
+"""With more of them, an entry forgets those that are over."""
 
 
 class VersionPut:
@@ -75,6 +83,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         self.stream_time_ms = store.stream_time_ms
         self._newest_deletion_ms = store.newest_deletion_ms
         self._versions = 0
+        """How many there are in the entries, less those in ``dirty``."""
 
     def __missing__(self, key: bytes) -> VersionedEntry:
         entry = self[key] = VersionedEntry(key)
@@ -99,20 +108,6 @@ class VersionedCache(dict[bytes, VersionedEntry]):
 
     # -------------------------------------------------------------------------------------------------------- writing
 
-    def add(self, key: bytes, value: object, timestamp: int) -> None:
-        """As :meth:`put`, where nobody asks what came of it."""
-        entry = self[key]
-        timestamps = entry.timestamps
-        is_usual = value is not None and timestamps and timestamp > timestamps[-1] and timestamp >= self.stream_time_ms
-        if not is_usual or len(timestamps) >= _MANY_VERSIONS:
-            self.put(key, value, timestamp, (), 0)
-            return
-        self.stream_time_ms = timestamp
-        self.dirty.append((key, timestamp, value))
-        timestamps.append(timestamp)
-        entry.values.append(value)
-        self._versions += 1
-
     def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> VersionPut:
         """Puts a version; ``value`` None: from ``timestamp`` on there is none."""
         put = VersionPut(key, value, timestamp, headers)
@@ -120,6 +115,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         if timestamp < self.stream_time_ms - self.store.history_retention_ms:
             put.is_stored = False
             self.expired_puts += 1
+            self._versions -= 1
             return put
         if timestamp > self.stream_time_ms:
             self.stream_time_ms = timestamp
@@ -129,8 +125,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
             # Most come in order.
             timestamps.append(timestamp)
             entry.values.append(value)
-            self._versions += 1
-            if len(timestamps) > _MANY_VERSIONS:
+            if len(timestamps) > MANY_VERSIONS:
                 self._forget_expired(entry)
             return put
         newest_ms = timestamps[-1] if timestamps else self._newest_deletion_ms
@@ -139,15 +134,15 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         at = bisect_left(timestamps, timestamp)
         if at < len(timestamps) and timestamps[at] == timestamp:
             entry.values[at] = value
+            self._versions -= 1
         else:
             timestamps.insert(at, timestamp)
             entry.values.insert(at, value)
-            self._versions += 1
         if at + 1 < len(timestamps):
             put.valid_to_ms = timestamps[at + 1]
         elif value is None:
             self._newest_deletion_ms = max(self._newest_deletion_ms, timestamp)
-        if len(timestamps) > _MANY_VERSIONS:
+        if len(timestamps) > MANY_VERSIONS:
             self._forget_expired(entry)
         return put
 
@@ -161,10 +156,12 @@ class VersionedCache(dict[bytes, VersionedEntry]):
 
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Makes bytes of what was put; nothing is forwarded."""
-        serialize = self.format.serialize
-        self.pending += [
-            (key, timestamp, None if value is None else serialize(value)) for key, timestamp, value in self.dirty
-        ]
+        serialize, puts = self.format.serialize, self.dirty
+        if serialize != serdes.bytes.serialize or not _RAW.issuperset(map(type, map(_value_of, puts))):
+            # Bytes are written as they are.
+            puts = [(key, timestamp, None if value is None else serialize(value)) for key, timestamp, value in puts]
+        self.pending += cast(list[tuple[bytes, int, bytes | None]], puts)
+        self._versions += len(puts)
         self.dirty = []
         return None
 
@@ -216,7 +213,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
     # ---------------------------------------------------------------------------------------------------------- memory
 
     def size_bytes(self) -> int:
-        return len(self) * ENTRY_OVERHEAD_BYTES + self._versions * _VERSION_BYTES
+        return len(self) * ENTRY_OVERHEAD_BYTES + (self._versions + len(self.dirty)) * _VERSION_BYTES
 
     def evict(self, limit_bytes: int) -> None:
         """Drops all entries where they take more than ``limit_bytes``."""

@@ -123,6 +123,11 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         pending = self._pending.get(start)
         return pending[key] if pending is not None and key in pending else self.store.get(key, start)
 
+    def forwarded(self, key: bytes, start: int) -> Entry:
+        """The row as it was last forwarded, without the changes since the last flush; not to be changed."""
+        entry = self[start][key]
+        return self.load(key, start) if entry.dirty else entry
+
     def pending_rows(self) -> Iterator[tuple[bytes, int, bytes | None]]:
         """Key, start and row of what waits to be written."""
         return ((key, start, row) for start, rows in self.pending.items() for key, row in rows.items())

@@ -40,7 +40,7 @@ from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import StateDirectory
-from streamsrt.state.kinds import Cache, LaidOut, UserStore, View, cache_over, store_access, stored_view
+from streamsrt.state.kinds import Cache, LaidOut, UserStore, cache_over, store_access
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.task_config import TaskConfig
@@ -124,11 +124,6 @@ class GlobalState:
         """Returns a store with its cache and serde. Raises KeyError."""
         part = self._parts[name]
         return part.spec, part.cache, part.plan.key_serde(part.spec)
-
-    def view(self, name: str) -> View:
-        """Returns the view for looking up rows of a global table by key object."""
-        part = self._parts[name]
-        return stored_view(part.spec, part.cache, part.plan.key_serde(part.spec))
 
     def read_only(self, name: str) -> ReadOnlyStore | None:
         """Returns a global store for a processor; None if there is none with that name."""

@@ -10,14 +10,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count, islice
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 MODULE = "_streamsrt_kernels"
+T = TypeVar("T")
 
 RECORDS_MAX = 1 << 17
 """Reading more of them in one go would keep other threads waiting for more than ten milliseconds."""
@@ -113,6 +115,8 @@ class Native(Protocol):
         timestamps: Sequence[int],
         /,
     ) -> list[Part] | None: ...
+
+    def first_message(self, parse: Callable[[bytes], T], otherwise: Callable[[bytes], T], data: bytes, /) -> T: ...
 
 
 native: Native | None
@@ -211,6 +215,15 @@ def split(
     None for what are no lists or tuples of equal length, and for partitions that there are not.
     """
     return None if native is None else native.split(chosen, partition_count, keys, values, timestamps)
+
+
+def first_message(parse: Callable[[bytes], T], otherwise: Callable[[bytes], T]) -> Callable[[bytes], T] | None:
+    """Reads values of Protobuf with a schema registry.
+
+    ``parse`` gets the bytes behind the head of a message that is the first one of its file: a zero, the schema's id in four
+    bytes, and a zero. ``otherwise`` gets all other values.
+    """
+    return None if native is None else partial(native.first_message, parse, otherwise)
 
 
 def key_numbers() -> Numbers:

@@ -1,11 +1,12 @@
 """How quickly state is restored from its changelog: this runtime beside Java Kafka Streams, on one Apache Kafka.
 
-    python -m tests.bench.bench_restore [--records 2000000] [--rounds 1] [--peers ours,java] [--compression lz4]
+    python -m tests.bench.bench_restore [--records 2000000] [--rounds 1] [--peers ours,java] [--cases 3]
 
 A table with four partitions is restored into RocksDB by an application that has nothing on disk. The changelogs are written
 beforehand, the same ones for both; what is restored are distinct keys, or ten updates of each key in any order; values of
-100 bytes or of 8 (counts). The time is from the beginning of the first partition to the end of the last one, as the
-application's restore listener is told; CPU time is that of the whole process meanwhile. MB are those of keys and values.
+100 bytes, of 8 (counts) or of 80 to 120. The time is from the beginning of the first partition to the end of the last one,
+as the application's restore listener is told; CPU time is that of the whole process meanwhile. MB are those of
+keys and values.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from tests.bench.peer_programs import PeerProgram, prepare, say
 from tests.bench.peers.ours import PARTITIONS
 
 CASES = {
-    "distinct keys, 100 bytes": (1, 100),
-    "10 updates of each key, 100 bytes": (10, 100),
-    "distinct keys, 8 bytes": (1, 8),
+    "distinct keys, 100 bytes": (1, 100, 0),
+    "10 updates of each key, 100 bytes": (10, 100, 0),
+    "distinct keys, 8 bytes": (1, 8, 0),
+    "distinct keys, 80 to 120 bytes": (1, 100, 20),
 }
+"""Updates of each key, and the bytes of a value, up to so many more or less."""
 KEY_BYTES = 16
 BATCH_RECORDS = 1000
 T0 = 1_700_000_000_000
@@ -52,6 +55,7 @@ def fill(
     records: int,
     updates: int,
     value_bytes: int,
+    spread: int = 0,
     compression: Compression = Compression.NONE,
 ) -> None:
     """Makes the topics of an application, and writes its changelog."""
@@ -74,7 +78,11 @@ def fill(
             for start in range(0, each, BATCH_RECORDS):
                 some = numbers[start : start + BATCH_RECORDS]
                 keys = [b"%d:%014d" % (partition, number) for number in some]
-                values: list[bytes | None] = [number.to_bytes(8, "big") + b"x" * (value_bytes - 8) for number in some]
+                values: list[bytes | None] = [
+                    number.to_bytes(8, "big")
+                    + b"x" * (value_bytes - 8 + (draw.randint(-spread, spread) if spread else 0))
+                    for number in some
+                ]
                 times = [T0 + start + index for index in range(len(some))]
                 batch = encode_batch(keys, values, times, compression=compression)
                 network.producer.send(changelog, partition, batch, len(some))
@@ -86,9 +94,9 @@ def fill(
 def measure(
     peer: str, case: str, records: int, compression: Compression, cluster: Cluster, folder: Path, name: str
 ) -> Run:
-    updates, value_bytes = CASES[case]
+    updates, value_bytes, spread = CASES[case]
     application, state = name, folder / name
-    fill(cluster, application, records, updates, value_bytes, compression)
+    fill(cluster, application, records, updates, value_bytes, spread, compression)
     state.mkdir()
     arguments = [cluster.address, "W6", f"in-{application}", "-", application, str(records), str(state)]
     with PeerProgram(peer, arguments, folder / "program.log") as program:
@@ -131,18 +139,20 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--peers", default="ours,java", help="of ours, bundled, java")
+    parser.add_argument("--cases", default=",".join(map(str, range(len(CASES)))), help="of 0, 1, 2 and 3")
     parser.add_argument("--compression", default="none", help="of the changelog: none, gzip, snappy, lz4 or zstd")
     given = parser.parse_args()
     peers = given.peers.split(",")
     compression = Compression[given.compression.upper()]
-    results: dict[str, dict[str, list[Run]]] = {case: {peer: [] for peer in peers} for case in CASES}
+    chosen = [case for index, case in enumerate(CASES) if str(index) in given.cases.split(",")]
+    results: dict[str, dict[str, list[Run]]] = {case: {peer: [] for peer in peers} for case in chosen}
     for peer in peers:
         prepare(peer)
     folder = Path(tempfile.mkdtemp(prefix="streamsrt-bench-"))
     try:
         with clusters(peers, folder) as where:
             for number in range(given.rounds):
-                for index, case in enumerate(CASES):
+                for index, case in enumerate(chosen):
                     for peer in peers:
                         name = f"restore-{number}-{index}-{peer}"
                         run = measure(peer, case, given.records, compression, where[peer], folder, name)
@@ -150,7 +160,7 @@ def main() -> None:
                         say(f"{case} {peer}: {run.wall_s:.1f} s, {run.cpu_s:.1f} CPU s")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print("\n\n".join(table(case, results[case]) for case in CASES))
+    print("\n\n".join(table(case, results[case]) for case in chosen))
 
 
 if __name__ == "__main__":

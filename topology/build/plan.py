@@ -18,7 +18,7 @@ from topology.graph.nodes import Side, StoreSpec
 from topology.graph.operations import Function, Operation
 from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.spec.codecs import AnySerde, ProgramSerde
-from topology.spec.errors import CallSite
+from topology.spec.errors import CallSite, TopologyError, call_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +235,24 @@ class TableState:
     """Of an aggregation of sessions: the gap between them."""
     late: LateSource | None = None
     """The steps that drop late records, where the table's operator does."""
+    has_own_rows: bool = False
+    """Whether its rows can't be made out of its parent's: only its own store has them."""
 
     def materialize(self) -> tuple[str, ...]:
-        """Asks for random access to the table's rows. The names of the stores that give it (``storeNames``)."""
+        """Asks for random access to the table's rows. The names of the stores that give it (``storeNames``).
+
+        Raises TopologyError if there is no store for them.
+        """
         if self.kind == "source":
             self.materialized = True
         if self.materialized and self.store is not None:
             return (self.store.name,)
+        if self.has_own_rows:
+            raise TopologyError(
+                f"the rows of table {self.name!r} can't be looked up, because no store has them: name one where the table "
+                "is made, with store=",
+                call_site(),
+            )
         above = self.sides if self.parent is None else (self.parent,)
         return tuple(dict.fromkeys(store for table in above for store in table.materialize()))
 

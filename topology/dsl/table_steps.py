@@ -87,6 +87,7 @@ def transform_values(
         table.value.changed("transform_values", call_site()),
         takes_old_values=False,
         stores=(used, own),
+        has_own_rows=True,
     )
 
 
@@ -174,6 +175,7 @@ def _derived(
     *,
     takes_old_values: bool,
     stores: tuple[tuple[str, ...], tuple[PlannedStore, ...]] = ((), ()),
+    has_own_rows: bool = False,
 ) -> PlannedTable:
     """A table made of each row of another one; ``stores``: names of those that it uses, and those that it brings."""
     name, store, key_given, value_given = options
@@ -195,6 +197,7 @@ def _derived(
         make=make,
         parent=source.table,
         sends_old_values=takes_old_values and source.table.send_old_values(force=False),
+        has_own_rows=has_own_rows,
     )
     step = TableStep(name=node, site=call_site(), parents=(source.step,), table=table, stores=used, own_stores=own)
     plan.add(step)

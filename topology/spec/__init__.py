@@ -8,7 +8,7 @@
 - ``errors``             what can be wrong with a topology, with the line of the program
 - ``functions``          types of user functions, and the arguments that they must take
 - ``join_windows``       how far apart in time joined records may be
-- ``model_reading``      reads JSON as models, dataclasses and TypedDicts in C, where that was built
+- ``model_reading``      reads JSON as plain values, models, dataclasses and TypedDicts in C, where that was built
 - ``names``              names of steps, stores and topics: what Kafka allows, what is generated
 - ``processor``          the Processor API: records, contexts, processors
 - ``processor_metrics``  custom metrics of a program's processors

@@ -19,7 +19,7 @@ from uuid import UUID
 import orjson
 
 from topology.spec.errors import TopologyError, call_site
-from topology.spec.model_reading import reader_of
+from topology.spec.model_reading import plain_reader, reader_of
 from topology.spec.typed_dicts import for_pydantic
 from topology.spec.windows import Duration, Windowed, to_ms
 
@@ -184,7 +184,7 @@ class JsonSerde:
     takes_any = True
     """Which values it takes is told by the data, not by their type in the program."""
     serialize = staticmethod(orjson.dumps)
-    deserialize = staticmethod(orjson.loads)
+    deserialize = staticmethod(plain_reader(orjson.loads))
 
     def __call__(self, model: type[T]) -> CallableSerde[T]:
         adapter = _adapter(model)
@@ -303,6 +303,15 @@ _BY_NAME: dict[str, ProgramSerde] = {
 }
 _BY_TYPE = {"str": "string", "int": "long", "float": "double", "bool": "boolean", "UUID": "uuid", "dict": "json"}
 _FUNCTIONS = ("time_windowed", "session_windowed")
+
+
+_ONE_FORM = (string, bytes_, short, integer, long, float_, double, boolean, void)
+
+
+def has_one_form(serde: ProgramSerde) -> bool:
+    """Whether each value has one form in bytes only, and no bytes are read as None. JSON, for one, may have spaces."""
+    inner: ProgramSerde = getattr(serde, "inner", serde)
+    return any(inner is each for each in _ONE_FORM)
 
 
 def is_serde(value: object) -> bool:

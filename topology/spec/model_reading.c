@@ -1,22 +1,29 @@
-/* Makes values of types out of what a JSON parser returns, in C: an optional extra (see topology/spec/model_reading.py).
+/* Reads JSON as plain values and as values of types, in C: an optional extra (see topology/spec/model_reading.py).
 
-   1. Nothing here has a behaviour of its own. What is made is what pydantic makes of the same bytes; whatever is unusual or does
-      not fit is left to pydantic: `otherwise` is called with the same bytes then.
-   2. What the parser returned belongs to this call alone, so its dicts and lists are changed in place.
+   1. Nothing here has a behaviour of its own. What is made is what orjson, or pydantic for types, makes of the same bytes;
+      whatever is unusual or does not fit is left to them: `otherwise` is called with the same bytes then.
+   2. json_parsing.h reads plain values, also those of fields. Objects of types are made as they are read.
    3. Classes have no `__new__` of their own, and attributes are set past `__setattr__`, as pydantic does: no code of the program
       runs here. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 150 /* pydantic's parser refuses 200 */
+typedef struct Node Node;
+
+#include "json_parsing.h"
+
 #define EXACT_MAX ((double)(1LL << 53))
+#define FIELDS_MAX 64
+#define PAUSE_MAX 63
 
 typedef enum {
+    ANY = 'a',
     STR = 's',
     INT = 'i',
     FLOAT = 'f',
@@ -30,19 +37,17 @@ typedef enum {
     MODEL = 'm',
 } Kind;
 
-typedef struct Node Node;
-
-/* `seen`: the object that was this name in the last JSON; a parser returns the same one for the same name, mostly. */
 typedef struct {
-    PyObject *alias, *name, *seen, *default_value;
+    PyObject *alias, *name, *default_value;
     int may_be_absent;
     Node *value;
 } Field;
 
-/* `given`: the names of all fields. `slots`: of a model, where its objects hold what is known of their fields. */
+/* `given`: the names of all fields. `as_dict`: attributes can be set as a dict only. `slots`: of a model, where its objects hold
+   what is known of their fields. */
 struct Node {
     Kind kind;
-    int in_place;
+    int as_dict;
     Py_ssize_t slots[3];
     PyObject *cls, *given;
     Node *inner;
@@ -50,18 +55,18 @@ struct Node {
     Field *fields;
 };
 
+/* `pause`: for so many values it is not tried to read them here, `paused` the last time that it began. */
 typedef struct {
     PyObject_HEAD
-    PyObject *loads, *otherwise;
+    PyObject *otherwise;
     Node *plan;
+    int pause, paused;
 } Reader;
 
 enum { FIELDS_SET, EXTRA, PRIVATE };
 static const char *const MODEL_SLOTS[] = {"__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"};
 
 static PyObject *empty;
-
-static PyObject *fit(Node *node, PyObject *value);
 
 /* ------------------------------------------------------------------------------------------------- plans */
 
@@ -73,7 +78,6 @@ static void drop(Node *node)
         Field *field = &node->fields[i];
         Py_XDECREF(field->alias);
         Py_XDECREF(field->name);
-        Py_XDECREF(field->seen);
         Py_XDECREF(field->default_value);
         drop(field->value);
     }
@@ -93,7 +97,8 @@ static int read_field(Field *field, PyObject *given)
         return -1;
     field->alias = Py_NewRef(alias);
     field->name = Py_NewRef(name);
-    field->seen = Py_NewRef(alias);
+    PyUnicode_InternInPlace(&field->alias);
+    PyUnicode_InternInPlace(&field->name);
     if (PyTuple_GET_SIZE(defaults) == 1)
         field->default_value = Py_NewRef(PyTuple_GET_ITEM(defaults, 0));
     field->value = read_plan(value);
@@ -104,11 +109,14 @@ static int read_fields(Node *node, PyObject *cls, PyObject *fields)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(fields);
     node->cls = Py_NewRef(cls);
-    node->in_place = 1;
     node->given = PySet_New(NULL);
     node->fields = PyMem_Calloc((size_t)(count ? count : 1), sizeof(Field));
     if (node->given == NULL)
         return -1;
+    if (count > FIELDS_MAX) {
+        PyErr_SetString(PyExc_ValueError, "too many fields");
+        return -1;
+    }
     if (node->fields == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -118,8 +126,6 @@ static int read_fields(Node *node, PyObject *cls, PyObject *fields)
         node->field_count = i + 1;
         if (read_field(field, PyTuple_GET_ITEM(fields, i)) < 0 || PySet_Add(node->given, field->name) < 0)
             return -1;
-        int same = PyUnicode_Compare(field->alias, field->name) == 0;
-        node->in_place = node->in_place && same;
     }
     return 0;
 }
@@ -141,6 +147,23 @@ static int find_slots(Node *node)
         Py_DECREF(slot);
         if (member == NULL)
             return -1;
+    }
+    return 0;
+}
+
+/* Whether the class has code that is called when one of the attributes is set. */
+static int has_descriptors(Node *node)
+{
+    PyObject *ways = PyType_Check(node->cls) ? ((PyTypeObject *)node->cls)->tp_mro : NULL;
+    if (ways == NULL)
+        return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ways); i++) {
+        PyObject *attributes = ((PyTypeObject *)PyTuple_GET_ITEM(ways, i))->tp_dict;
+        for (Py_ssize_t j = 0; j < node->field_count && attributes != NULL; j++) {
+            PyObject *found = PyDict_GetItemWithError(attributes, node->fields[j].name);
+            if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL)
+                return 1;
+        }
     }
     return 0;
 }
@@ -169,6 +192,8 @@ static Node *read_plan(PyObject *plan)
         failed = 1;
     if (!failed && node->kind == MODEL)
         failed = find_slots(node) < 0;
+    if (!failed && (node->kind == MODEL || node->kind == DATACLASS))
+        failed = (node->as_dict = has_descriptors(node)) < 0;
     if (failed) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_ValueError, "no such plan");
@@ -195,83 +220,32 @@ static PyObject *fit_float(PyObject *value)
     return fabs(number) < EXACT_MAX ? PyFloat_FromDouble(number) : NULL;
 }
 
-static PyObject *fit_list(Node *node, PyObject *value)
+/* A plain value as that of a node. */
+static PyObject *fit(Node *node, PyObject *value)
 {
-    if (!PyList_CheckExact(value))
-        return NULL;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); i++) {
-        PyObject *made = fit(node->inner, PyList_GET_ITEM(value, i));
-        if (made == NULL || PyList_SetItem(value, i, made) < 0)
-            return NULL;
+    int fits = 0;
+    switch (node->kind) {
+    case ANY:
+        fits = 1;
+        break;
+    case STR:
+        fits = PyUnicode_CheckExact(value);
+        break;
+    case INT:
+        fits = PyLong_CheckExact(value);
+        break;
+    case FLOAT:
+        return fit_float(value);
+    case BOOL:
+        fits = PyBool_Check(value);
+        break;
+    case NONE:
+        fits = value == Py_None;
+        break;
+    default:
+        break;
     }
-    return Py_NewRef(value);
-}
-
-static inline int is_name(Field *field, PyObject *key)
-{
-    if (key == field->seen)
-        return 1;
-    if (PyUnicode_Compare(key, field->alias) != 0)
-        return 0;
-    Py_SETREF(field->seen, Py_NewRef(key));
-    return 1;
-}
-
-/* Whether a dict has all fields in their order, and nothing else. */
-static int is_whole(Node *node, PyObject *found)
-{
-    if (!node->in_place || PyDict_GET_SIZE(found) != node->field_count)
-        return 0;
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    for (Field *field = node->fields; PyDict_Next(found, &at, &key, &value); field++)
-        if (!is_name(field, key))
-            return 0;
-    return 1;
-}
-
-static PyObject *fitted_in_place(Node *node, PyObject *found)
-{
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    for (Field *field = node->fields; PyDict_Next(found, &at, &key, &value); field++) {
-        PyObject *made = fit(field->value, value);
-        if (made == NULL)
-            return NULL;
-        /* The keys stay as they are, so the iteration goes on. */
-        int failed = made != value && PyDict_SetItem(found, key, made) < 0;
-        Py_DECREF(made);
-        if (failed)
-            return NULL;
-    }
-    return Py_NewRef(found);
-}
-
-/* A dict of the fields in their order, and in `given` the names of those that were there. */
-static int put_fields(Node *node, PyObject *found, PyObject *result, PyObject *given)
-{
-    for (Py_ssize_t i = 0; i < node->field_count; i++) {
-        Field *field = &node->fields[i];
-        PyObject *value = PyDict_GetItemWithError(found, field->alias), *made;
-        if (value != NULL) {
-            made = fit(field->value, value);
-            if (made == NULL || (given != NULL && PySet_Add(given, field->name) < 0)) {
-                Py_XDECREF(made);
-                return -1;
-            }
-        } else if (field->default_value != NULL) {
-            made = Py_NewRef(field->default_value);
-        } else if (field->may_be_absent) {
-            continue;
-        } else {
-            return -1;
-        }
-        int failed = PyDict_SetItem(result, field->name, made);
-        Py_DECREF(made);
-        if (failed < 0)
-            return -1;
-    }
-    return 0;
+    return fits ? Py_NewRef(value) : NULL;
 }
 
 static void set_model(Node *node, PyObject *made, PyObject *given)
@@ -282,120 +256,184 @@ static void set_model(Node *node, PyObject *made, PyObject *given)
         *(PyObject **)((char *)made + node->slots[i]) = Py_NewRef(values[i]);
 }
 
-static int set_slots(PyObject *made, PyObject *attributes)
+/* The value of a field: borrowed, and NULL where there is none. */
+static inline PyObject *value_of(Field *field, PyObject *value)
 {
-    PyObject *name, *value;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(attributes, &at, &name, &value))
-        if (PyObject_GenericSetAttr(made, name, value) < 0)
+    return value != NULL ? value : field->default_value;
+}
+
+/* A dict of the fields in their order. */
+static PyObject *dict_of(Node *node, PyObject **values)
+{
+    PyObject *made = new_dict(node->field_count);
+    for (Py_ssize_t i = 0; i < node->field_count && made != NULL; i++) {
+        Field *field = &node->fields[i];
+        PyObject *value = value_of(field, values[i]);
+        if (value != NULL ? PyDict_SetItem(made, field->name, value) < 0 : !field->may_be_absent)
+            Py_CLEAR(made);
+    }
+    return made;
+}
+
+static int set_attributes(Node *node, PyObject *made, PyObject **values)
+{
+    for (Py_ssize_t i = 0; i < node->field_count; i++) {
+        PyObject *value = value_of(&node->fields[i], values[i]);
+        if (value == NULL || PyObject_GenericSetAttr(made, node->fields[i].name, value) < 0)
             return -1;
+    }
     return 0;
 }
 
-/* An object of a class. `attributes` is its own from now on. */
-static PyObject *object_of(Node *node, PyObject *attributes, PyObject *given)
+static int set_dict(Node *node, PyObject *made, PyObject **values)
+{
+    PyObject *attributes = dict_of(node, values);
+    int failed = attributes == NULL ? -1 : PyObject_GenericSetDict(made, attributes, NULL);
+    Py_XDECREF(attributes);
+    return failed;
+}
+
+/* The names of the fields that were there. */
+static PyObject *given_of(Node *node, PyObject **values)
+{
+    PyObject *given = PySet_New(node->given);
+    for (Py_ssize_t i = 0; i < node->field_count && given != NULL; i++)
+        if (values[i] == NULL && PySet_Discard(given, node->fields[i].name) < 0)
+            Py_CLEAR(given);
+    return given;
+}
+
+/* An object of a class. */
+static PyObject *object_of(Node *node, PyObject **values)
 {
     PyTypeObject *type = (PyTypeObject *)node->cls;
+    PyObject *given = node->kind == MODEL ? given_of(node, values) : NULL;
+    if (node->kind == MODEL && given == NULL)
+        return NULL;
     PyObject *made = type->tp_new(type, empty, NULL);
-    if (made == NULL)
-        return NULL;
-    int failed = node->kind == SLOTS ? set_slots(made, attributes) : PyObject_GenericSetDict(made, attributes, NULL);
-    if (failed < 0)
+    if (made != NULL && (node->as_dict ? set_dict(node, made, values) : set_attributes(node, made, values)) < 0)
         Py_CLEAR(made);
-    else if (node->kind == MODEL)
+    if (made != NULL && node->kind == MODEL)
         set_model(node, made, given);
-    return made;
-}
-
-static PyObject *fit_fields(Node *node, PyObject *value)
-{
-    if (!PyDict_CheckExact(value))
-        return NULL;
-    PyObject *attributes = NULL, *given = NULL, *made = NULL;
-    int whole = is_whole(node, value);
-    if (node->kind == MODEL && (given = PySet_New(whole ? node->given : NULL)) == NULL)
-        return NULL;
-    if (whole) {
-        attributes = fitted_in_place(node, value);
-    } else if ((attributes = PyDict_New()) != NULL && put_fields(node, value, attributes, given) < 0) {
-        Py_CLEAR(attributes);
-    }
-    if (attributes != NULL)
-        made = node->kind == TYPED_DICT ? Py_NewRef(attributes) : object_of(node, attributes, given);
     Py_XDECREF(given);
-    Py_XDECREF(attributes);
     return made;
 }
 
-static PyObject *fit(Node *node, PyObject *value)
+/* Which field a name is, -1: none. `expected`: probably that one. Names of fields are interned. */
+static Py_ssize_t field_of(const Node *node, PyObject *name, Py_ssize_t expected)
 {
-    switch (node->kind) {
-    case STR:
-        return PyUnicode_CheckExact(value) ? Py_NewRef(value) : NULL;
-    case INT:
-        return PyLong_CheckExact(value) ? Py_NewRef(value) : NULL;
-    case FLOAT:
-        return fit_float(value);
-    case BOOL:
-        return PyBool_Check(value) ? Py_NewRef(value) : NULL;
-    case NONE:
-        return value == Py_None ? Py_NewRef(value) : NULL;
-    case NULLABLE:
-        return value == Py_None ? Py_NewRef(value) : fit(node->inner, value);
-    case LIST:
-        return fit_list(node, value);
-    default:
-        return fit_fields(node, value);
+    if (expected < node->field_count && node->fields[expected].alias == name)
+        return expected;
+    int interned = PyUnicode_CHECK_INTERNED(name);
+    for (Py_ssize_t i = 0; i < node->field_count; i++) {
+        PyObject *alias = node->fields[i].alias;
+        if (alias == name || (!interned && PyUnicode_Compare(alias, name) == 0))
+            return i;
     }
+    return -1;
+}
+
+static int parse_field(Source *source, Node *node, Walk *walk, PyObject **values, Py_ssize_t *expected, int depth)
+{
+    PyObject *name = parse_name(source, walk), *value = NULL;
+    if (name != NULL && take_sign(source, ':')) {
+        Py_ssize_t index = field_of(node, name, *expected);
+        if (index < 0) {
+            value = parse_value(source, walk->inner, depth);
+            Py_XDECREF(value);
+        } else if ((value = parse_typed(source, node->fields[index].value, walk->inner, depth)) != NULL) {
+            Py_XSETREF(values[index], value); /* the last one of several, as orjson and pydantic do */
+            *expected = index + 1;
+        }
+    }
+    Py_XDECREF(name);
+    return value == NULL ? -1 : 0;
+}
+
+/* The values of the fields of an object, NULL for those that are absent. */
+static int parse_fields(Source *source, Node *node, PyObject **values, unsigned place, int depth)
+{
+    Py_ssize_t expected = 0;
+    source->at++;
+    if (take_sign(source, '}'))
+        return 0;
+    for (Walk walk = {place};;) {
+        if (parse_field(source, node, &walk, values, &expected, depth) < 0)
+            return -1;
+        if (take_sign(source, '}'))
+            return 0;
+        if (!take_sign(source, ','))
+            return -1;
+        skip_space(source);
+    }
+}
+
+static PyObject *parse_typed_object(Source *source, Node *node, unsigned place, int depth)
+{
+    PyObject *values[FIELDS_MAX], *made = NULL;
+    if (depth == DEPTH_MAX)
+        return NULL;
+    memset(values, 0, sizeof(PyObject *) * (size_t)node->field_count);
+    if (parse_fields(source, node, values, place, depth + 1) == 0)
+        made = node->kind == TYPED_DICT ? dict_of(node, values) : object_of(node, values);
+    for (Py_ssize_t i = 0; i < node->field_count; i++)
+        Py_XDECREF(values[i]);
+    return made;
+}
+
+/* The next value, as that of a node. */
+static PyObject *parse_typed(Source *source, Node *node, unsigned place, int depth)
+{
+    skip_space(source);
+    if (node->kind == NULLABLE && *source->at == 'n')
+        return parse_constant(source, "null", Py_None);
+    while (node->kind == NULLABLE)
+        node = node->inner;
+    if (node->kind == LIST)
+        return *source->at == '[' && depth < DEPTH_MAX ? parse_list(source, node->inner, place, depth + 1) : NULL;
+    if (node->field_count > 0 || node->cls != NULL)
+        return *source->at == '{' ? parse_typed_object(source, node, place, depth) : NULL;
+    PyObject *value = parse_value(source, place, depth);
+    PyObject *made = value == NULL ? NULL : fit(node, value);
+    Py_XDECREF(value);
+    return made;
 }
 
 /* ------------------------------------------------------------------------------------------------- reading */
 
-/* How many brackets are opened: at least as many as are nested. */
-static Py_ssize_t opened(const char *data, Py_ssize_t size)
+static PyObject *parse(Node *plan, PyObject *data)
 {
-    Py_ssize_t count = 0;
-    for (Py_ssize_t i = 0; i < size; i++)
-        count += (data[i] == '[') | (data[i] == '{');
-    return count;
-}
-
-static int is_shallow(PyObject *value, int left)
-{
-    if (PyList_CheckExact(value)) {
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); i++)
-            if (left == 0 || !is_shallow(PyList_GET_ITEM(value, i), left - 1))
-                return 0;
-    } else if (PyDict_CheckExact(value)) {
-        PyObject *key, *each;
-        Py_ssize_t at = 0;
-        while (PyDict_Next(value, &at, &key, &each))
-            if (left == 0 || !is_shallow(each, left - 1))
-                return 0;
-    }
-    return 1;
+    bytes_at start = (bytes_at)PyBytes_AS_STRING(data);
+    Source source = {start, start + PyBytes_GET_SIZE(data)};
+    PyObject *made = parse_typed(&source, plan, WHOLE, 0);
+    if (made != NULL && !is_at_end(&source))
+        Py_CLEAR(made);
+    return made;
 }
 
 static PyObject *Reader_read(Reader *self, PyObject *data)
 {
     if (PyBytes_CheckExact(data)) {
-        PyObject *parsed = PyObject_CallOneArg(self->loads, data);
-        if (parsed != NULL) {
-            int deep = opened(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) > DEPTH_MAX && !is_shallow(parsed, DEPTH_MAX);
-            PyObject *made = deep ? NULL : fit(self->plan, parsed);
-            Py_DECREF(parsed);
-            if (made != NULL)
+        if (self->pause == 0) {
+            PyObject *made = parse(self->plan, data);
+            if (made != NULL) {
+                self->paused = 0;
                 return made;
+            }
+            PyErr_Clear();
+            /* Where nothing fits, to try costs less and less. */
+            self->pause = self->paused = self->paused * 2 + 1 < PAUSE_MAX ? self->paused * 2 + 1 : PAUSE_MAX;
+        } else {
+            self->pause--;
         }
-        PyErr_Clear();
     }
     return PyObject_CallOneArg(self->otherwise, data);
 }
 
 static PyObject *Reader_new(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
-    PyObject *loads, *plan, *otherwise;
-    if (!PyArg_ParseTuple(arguments, "OO!O", &loads, &PyTuple_Type, &plan, &otherwise))
+    PyObject *plan, *otherwise;
+    if (!PyArg_ParseTuple(arguments, "O!O", &PyTuple_Type, &plan, &otherwise))
         return NULL;
     Node *node = read_plan(plan);
     if (node == NULL)
@@ -406,7 +444,6 @@ static PyObject *Reader_new(PyTypeObject *type, PyObject *arguments, PyObject *n
         return NULL;
     }
     self->plan = node;
-    self->loads = Py_NewRef(loads);
     self->otherwise = Py_NewRef(otherwise);
     return (PyObject *)self;
 }
@@ -415,7 +452,6 @@ static void Reader_dealloc(Reader *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     drop(self->plan);
-    Py_XDECREF(self->loads);
     Py_XDECREF(self->otherwise);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
@@ -429,7 +465,7 @@ static PyMethodDef reader_methods[] = {
 };
 
 static PyType_Slot reader_slots[] = {
-    {Py_tp_doc, "Reads JSON as values of a type."},
+    {Py_tp_doc, "Reads JSON as plain values or as values of a type."},
     {Py_tp_new, Reader_new},
     {Py_tp_dealloc, Reader_dealloc},
     {Py_tp_methods, reader_methods},

@@ -1,30 +1,30 @@
-"""Reads JSON as pydantic models, dataclasses and TypedDicts in C, where that was built: an optional extra.
+"""Reads JSON as plain values, pydantic models, dataclasses and TypedDicts in C, where that was built: an optional extra.
 
-1. By default everything is pure Python, and :func:`reader_of` returns what pydantic reads with. ``STREAMSRT_NATIVE=1 pip
-   install`` builds the module ``_streamsrt_models`` out of ``model_reading.c``. Where the environment variable
-   STREAMSRT_PURE is 1, it is not used, even if it was built.
-2. It has no behaviour of its own: orjson parses, and what it returns is turned into values in place, as pydantic's core
-   would make them. It takes types of plain fields: strings, numbers, booleans, None, lists, and types of these; no
-   validators, no options that change what is read, no constraints. All of that is told by pydantic's own schema of the
-   type, of which every key must be known here.
-3. Bytes that do not fit exactly are read by pydantic, from the beginning: it converts what it converts (the text "1" to a
-   number), and raises its own errors.
+1. By default everything is pure Python, and :func:`plain_reader` and :func:`reader_of` return what orjson and pydantic read
+   with. ``STREAMSRT_NATIVE=1 pip install`` builds the module ``_streamsrt_models`` out of ``model_reading.c``. Where
+   the environment variable STREAMSRT_PURE is 1, it is not used, even if it was built.
+2. It has no behaviour of its own: values are those that orjson, or pydantic's core for types, makes of the same bytes. It is
+   faster as records of a topic have the same names in the same order. It takes types of plain fields: strings, numbers,
+   booleans, None, lists, and types of these; no validators, no options that change what is read, no constraints. All of that
+   is told by pydantic's own schema of the type, of which every key must be known here.
+3. Bytes that are not JSON, do not fit exactly, or are unusual (numbers of more than 19 digits, more than 150 brackets in
+   each other) are read by orjson or pydantic from the beginning: pydantic converts what it converts (the text "1" to a
+   number), and both raise their own errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
-
-import orjson
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 MODULE = "_streamsrt_models"
+R = TypeVar("R", bound=Callable[[bytes], object])
 
 Schema: TypeAlias = Mapping[str, object]
 """A part of pydantic's schema of a type."""
 Plan: TypeAlias = tuple[object, ...]
-"""(kind,), (kind, inner plan), or (kind, class, fields), as ``model_reading.c`` takes it. A field: its name in JSON, its
-name, whether it may be absent, its default in a tuple of at most one, its plan."""
+"""(kind,), (kind, inner plan), or (kind, class, fields), as ``model_reading.c`` takes it; ("a",): any value. A field: its
+name in JSON, its name, whether it may be absent, its default in a tuple of at most one, its plan."""
 
 
 class Reader(Protocol):
@@ -37,7 +37,7 @@ class ModelsInC(Protocol):
     """The module in C."""
 
     def Reader(  # noqa: N802
-        self, loads: Callable[[bytes], object], plan: Plan, otherwise: Callable[[bytes], object], /
+        self, plan: Plan, otherwise: Callable[[bytes], object], /
     ) -> Reader: ...
 
 
@@ -56,9 +56,14 @@ def reader_of(schema: object, otherwise: Callable[[bytes], object]) -> Callable[
         return otherwise
     plan = plan_of(schema)
     try:
-        return otherwise if plan is None else native.Reader(orjson.loads, plan, otherwise).read
+        return otherwise if plan is None else native.Reader(plan, otherwise).read
     except ValueError:
         return otherwise  # its models are not those that the module knows
+
+
+def plain_reader(loads: R) -> R:
+    """Reads plain values; ``loads``: orjson's reader of them."""
+    return loads if native is None else cast(R, native.Reader(("a",), loads).read)
 
 
 def plan_of(schema: object) -> Plan | None:

@@ -19,15 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
-from topology import serdes
-from topology.spec.codecs import ProgramSerde
+from topology.spec.codecs import ProgramSerde, has_one_form
 
 _MIX, _SHIFT, _MASK = np.uint64(2654435761), np.uint64(16), np.uint64(0xFFFF)
 """Single bits of a checksum may be the same for all keys that are alike."""
 
 
-_ONE_TO_ONE = (serdes.string, serdes.bytes, serdes.long, serdes.integer, serdes.short)
-"""Serdes that read no key out of two different bytes."""
 _REMEMBERED_KEYS = 100_000
 
 
@@ -35,7 +32,7 @@ class WrittenKeys:
     """Keys as their serde writes them. Those that it can't read stay as they are."""
 
     def __init__(self, serde: ProgramSerde) -> None:
-        self._serde = None if serde in _ONE_TO_ONE else serde
+        self._serde = None if has_one_form(serde) else serde
         self._known: dict[bytes | None, bytes | None] = {None: None}
 
     def of(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:

@@ -1,5 +1,6 @@
 """What runs operations, whichever they are: generated functions over columns, and steps record by record.
 
+- ``canonical_keys``     keys as their serde writes them, whatever bytes they were read from
 - ``compiler``           one generated function per source of a subtopology, and one per store whose cache forwards
                          when it is flushed
 - ``contexts``           which record of a run is processed; which one failed, as exception handlers get it

@@ -17,16 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Literal
 
+from streamsrt.operators.engine.canonical_keys import CanonicalKeys
 from streamsrt.operators.engine.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.handlers import fail
 from streamsrt.operators.engine.placement import checked
-from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.plan import StreamTime, same_bytes
 from streamsrt.operators.engine.written_texts import WrittenTexts
 from topology import serdes
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations import Operation
 from topology.graph.operations.traits import Reads, has_one_result, has_sessions, takes_key, traits_of, window_size_ms
+from topology.spec.codecs import has_one_form
 
 _FAR = 2**63
 NODES_MAX = 300
@@ -91,6 +93,10 @@ class Compiler:
             "t",
             "h" if headers else None,
         )
+        if not has_one_form(self.plan.key_serde(node)):
+            canonical = self.emitter.bind("canonical", CanonicalKeys(self.plan.key_serde(node)))
+            with self.emitter.at(name):
+                self.emitter.line(f"k = {canonical}[k]", "deserialization")
         if not self._is_straight(name):
             self._refuse_skipping()
         if self.plan.handlers.reads_all:
@@ -248,6 +254,11 @@ class Compiler:
             case Reads.AS_CHILDREN:
                 below = [self._reads(child) for child in node.children]
                 return (any(key for key, _ in below), any(value for _, value in below))
+
+    def known_bytes(self, key: Slot, store: str) -> str | None:
+        """The variable with the bytes that a key has in a store; None where they are not known, or the key may be None."""
+        serde = self.plan.key_serde(self.plan.specs[store])
+        return key.raw if key.not_null and key.raw is not None and same_bytes(key.serde, serde) else None
 
     def dirty_list(self, store: str) -> str:
         """The local that appends to the store's list of changed entries."""

@@ -23,14 +23,15 @@ from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, Punct
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.buffer import Held, HeldRecord, held_record
 from streamsrt.state.columns import Headers
-from streamsrt.state.kinds import Cache, View
+from streamsrt.state.kinds import Cache
 from streamsrt.state.snapshots import SnapshotOwners
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from streamsrt.wire.records.texts import Texts, Times
 from streamsrt.wording import time_text
-from topology.graph.nodes import Node, SinkNode
+from topology.graph.nodes import Node, SinkNode, StoreSpec
 from topology.graph.operations import MapAsync
+from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.row_versions import UpcastError
 
@@ -127,8 +128,8 @@ class RefusedRecordError(Exception):
 class GlobalStores(Protocol):
     """The global stores of this instance."""
 
-    def view(self, name: str) -> View:
-        """Returns the rows of a global table, by key as an object."""
+    def store(self, name: str) -> tuple[StoreSpec, Cache, ProgramSerde]:
+        """Returns a store with its cache, and the serde of its keys."""
 
     def read_only(self, name: str) -> Any:
         """A global store for a processor; None where there is none of that name."""

@@ -6,17 +6,19 @@ does what the generated code does, with objects instead of columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from streamsrt.assignment.topology import is_legal_topic
 from streamsrt.errors import MissingTopicError, RecordError, StateError, UserError
-from streamsrt.operators.engine.environment import Environment, SkippedAtSinkError
+from streamsrt.operators.engine.environment import Environment, ProcessedRecord, SkippedAtSinkError
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.placement import Choice, checked
 from streamsrt.state.access import OnChange
 from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.columns import Headers
+from streamsrt.state.direct_access import RowLog
 from streamsrt.state.kinds import cache_of, functions_of
 from streamsrt.state.lru import LruCache
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
@@ -37,10 +39,40 @@ Forward = Callable[..., None]
 """``forward(key, value, timestamp, headers[, old])``."""
 
 
+class TakeRun(Protocol):
+    """Processes records one after the other: the raw key, the raw value and the timestamp of each."""
+
+    def __call__(
+        self,
+        rows: Iterator[tuple[bytes | None, bytes | None, int]],
+        position: ProcessedRecord,
+        from_key: Callable[..., object] | None,
+        from_value: Callable[..., object] | None,
+        undecodable: Callable[[BaseException], None],
+        /,
+    ) -> None:
+        """``from_key``, ``from_value``: None where bytes stay as they are. ``undecodable`` handles what they raise."""
+
+
+class PlainSink(NamedTuple):
+    """A sink that writes to one topic by the keys of records. Where ``keys`` is not empty, whoever forwards a record without
+    headers, whose key is of ``raw_key_type`` and whose value is not None, may as well append it to ``keys``, to ``values``
+    and to ``timestamps`` itself: these are always the same lists. The value is written as it is where it is of
+    ``raw_type``, else as ``serialize`` makes it; ``failed`` takes what that raises, with the record."""
+
+    raw_key_type: type[bytes] | None
+    raw_type: type[bytes] | None
+    serialize: Callable[..., bytes]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int]
+    failed: Callable[[BaseException, object, object, int, Headers], None]
+
+
 class PathNode:
     """A node that runs. ``process(key, value, timestamp, headers, old)`` is set by the operation."""
 
-    __slots__ = ("children", "close", "env", "late", "name", "process", "takes")
+    __slots__ = ("children", "close", "env", "late", "name", "process", "sink", "takes", "takes_run")
 
     def __init__(self, name: str, env: Environment) -> None:
         self.name = name
@@ -51,6 +83,9 @@ class PathNode:
         self.process: Process = self._to_all
         self.takes: Forward = self.accept
         """What the node before it calls: its step itself where that deals with every failure."""
+        self.takes_run: TakeRun | None = None
+        """Takes a run of records without headers as :attr:`takes` takes a record, where the node can."""
+        self.sink: PlainSink | None = None
         self.close: Callable[[], None] = _nothing
 
     def accept(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
@@ -72,6 +107,17 @@ class PathNode:
     def forward(self) -> Forward:
         """What takes a result: of a single child its own step, else all of them one after the other."""
         return self.children[0].takes if len(self.children) == 1 else self._to_all
+
+    @property
+    def only_sink(self) -> PlainSink | None:
+        """What all that it forwards goes to, where that is a plain sink which nothing measures."""
+        only = self.children[0] if type(self) is PathNode and len(self.children) == 1 else None
+        return only.sink if only is not None and type(only) is PathNode else None
+
+    @property
+    def forwards_run(self) -> TakeRun | None:
+        """As :attr:`forward`, for a run of records; None where that can't be done."""
+        return self.children[0].takes_run if len(self.children) == 1 else None
 
     def _to_all(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         for child in self.children:
@@ -103,6 +149,10 @@ class MeasuredNode(PathNode):
     @property
     def forward(self) -> Forward:
         return self._to_all
+
+    @property
+    def forwards_run(self) -> TakeRun | None:
+        return None
 
     def _to_all(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         self._meter.forwarded += 1
@@ -146,8 +196,11 @@ def _record(key: object, value: object, timestamp: int, headers: Headers, old: o
     return record if old is None else TableRecord.of(record, old)
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass
+
+
+NO_SINK: Final = PlainSink(None, None, bytes, [], [], [], _nothing)
 
 
 Maker = Callable[["PathBuilder", nodes.ProcessorNode, PathNode], Process]
@@ -183,8 +236,8 @@ class PathBuilder:
         made = PathNode(name, self.env) if meter is None else MeasuredNode(name, self.env, meter)
         self._made[name] = made
         if isinstance(node, nodes.SinkNode):
-            made.process = self._sink(node)
-            if meter is None and node.topic is not None and node.partitioner is None:
+            made.process = self._sink(node, made)
+            if meter is None and made.sink is not None:
                 made.takes = made.process
             return made
         made.children = [self.node(child) for child in node.result_children]
@@ -239,6 +292,11 @@ class PathBuilder:
     def log_row(self, store: str) -> Callable[..., None] | None:
         """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp, headers)``, of which the
         headers are those of the record that changed the row."""
+        log = self.row_log(store)
+        return None if log is None else log.log_row
+
+    def row_log(self, store: str) -> RowLog | None:
+        """As :meth:`log_row`, with the columns of the changelog."""
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         serialize = self.plan.value_serde(self.plan.specs[store]).serialize
@@ -261,13 +319,13 @@ class PathBuilder:
             else:
                 append(key, raw, timestamp, ())
 
-        return log_row
+        return RowLog(log_row, serialize, keys, output.values, output.timestamps)
 
     # ------------------------------------------------------------------------------------------------- sinks
 
-    def _sink(self, node: nodes.SinkNode) -> Process:
+    def _sink(self, node: nodes.SinkNode, made: PathNode) -> Process:
         if node.topic is not None and node.partitioner is None:
-            return self._plain_sink(node, self.plan.topic(node.topic, node.repartition))
+            return self._plain_sink(node, self.plan.topic(node.topic, node.repartition), made)
         env = self.env
         fixed = None if node.topic is None else self.plan.topic(node.topic, node.repartition)
 
@@ -297,7 +355,7 @@ class PathBuilder:
 
         return process
 
-    def _plain_sink(self, node: nodes.SinkNode, topic: str) -> Process:
+    def _plain_sink(self, node: nodes.SinkNode, topic: str, made: PathNode) -> Process:
         """One that writes to a topic by the keys of records."""
         env = self.env
         key_serde, value_serde = self.plan.key_serde(node), self.plan.value_serde(node)
@@ -307,6 +365,8 @@ class PathBuilder:
         output, write = env.output.to(topic), self._write(node)
         append, keys = output.append, output.keys
         add_key, add_value, add_time = keys.append, output.values.append, output.timestamps.append
+        failed = partial(env.failed_to_produce, node.name)
+        made.sink = PlainSink(raw_key_type, raw_type, serialize, keys, output.values, output.timestamps, failed)
 
         def process(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
             try:
@@ -327,7 +387,7 @@ class PathBuilder:
             except (RecordError, StateError):
                 raise
             except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                env.failed_to_produce(node.name, error, key, value, timestamp, headers)
+                failed(error, key, value, timestamp, headers)
 
         return process
 

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 
 from streamsrt.operators.engine.plan import ResolvedSubtopology, no_store_error
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.cache import KeyValueCache
-from streamsrt.state.kinds import NO_ROW, Cache, TableRow, View, cache_of, stored_view
+from streamsrt.state.kinds import NO_ROW, Cache, TableRow, View, cache_of, forwarded_view, stored_view
 from streamsrt.state.versioned_cache import VersionedCache
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import RowSource, derived_row, held_store, own_store, traits_of
-from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.spec.codecs import ProgramSerde
 
 
@@ -31,26 +29,27 @@ def _stored(plan: ResolvedSubtopology, caches: Mapping[str, Cache], store: str) 
     return stored_view(spec, caches[store], plan.key_serde(spec))
 
 
-def view_before_flush(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> View:
-    """Like :func:`table_view`, but rows as they were before the changes that caches hold back.
-
-    The timestamps of rows that are held back are not known any more: they are -1.
-    """
+def view_as_forwarded(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> View:
+    """Like :func:`table_view`, but rows as they were last forwarded: before the changes that caches hold back."""
 
     def stored(store: str) -> View:
-        spec = plan.specs[store]
-        if not plan.is_cached(store) or rows_of(spec) is not RowsOfKey.ONE:
+        if not plan.is_cached(store):
             return _stored(plan, caches, store)
-        cache = cache_of(KeyValueCache, caches, store)
-        serialize = plan.key_serde(spec).serialize
-
-        def row(key: object) -> TableRow:
-            entry = cache[serialize(key)]
-            return (cache.value_before(entry), -1) if entry.dirty else (entry.value, entry.timestamp)
-
-        return row
+        spec = plan.specs[store]
+        return forwarded_view(spec, caches[store], plan.key_serde(spec))
 
     return _view(plan, caches, table, stored)
+
+
+def stores_of_rows(plan: ResolvedSubtopology, table: str) -> frozenset[str]:
+    """The nearest stores, out of which rows of a table are made. Raises ConfigError if no store has them."""
+    node = plan.node(table)
+    if not isinstance(node, ProcessorNode):
+        raise no_store_error(table)
+    store = own_store(node.operation)
+    if store is not None:
+        return frozenset({store})
+    return frozenset().union(*(stores_of_rows(plan, parent) for parent in node.parents))
 
 
 def _view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str, stored: Callable[[str], View]) -> View:
@@ -81,14 +80,23 @@ def table_view_as_of(
     node = plan.node(table)
     if not isinstance(node, ProcessorNode) or not plan.is_versioned(table):
         return None
-    store = own_store(node.operation)
-    if store is not None:
-        serialize, as_of = plan.key_serde(plan.specs[store]).serialize, cache_of(VersionedCache, caches, store).as_of
+    versions = stored_versions(plan, caches, table)
+    if versions is not None:
+        serialize, as_of = plan.key_serde(plan.specs[versions.name]).serialize, versions.as_of
         return lambda key, at_ms: as_of(serialize(key), at_ms)
     above, step = table_view_as_of(plan, caches, node.parents[0]), derived_row(node.operation)
     assert above is not None
     assert step is not None
     return lambda key, at_ms: step(key, above(key, at_ms))
+
+
+def stored_versions(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> VersionedCache | None:
+    """The versions of a table that keeps them itself; None of all others."""
+    node = plan.node(table)
+    if not isinstance(node, ProcessorNode) or not plan.is_versioned(table):
+        return None
+    store = own_store(node.operation)
+    return None if store is None else cache_of(VersionedCache, caches, store)
 
 
 def _held_back(above: View, buffer: SuppressionBuffer, serde: ProgramSerde) -> View:

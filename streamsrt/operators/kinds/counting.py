@@ -24,6 +24,7 @@ from streamsrt.wire.records.columns import Times
 from topology import serdes
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SourceNode
+from topology.spec.codecs import has_one_form
 from topology.spec.windows import TimeWindows
 
 SHORT_RUN_RECORDS = 32
@@ -68,7 +69,7 @@ def _counted_node(plan: ResolvedSubtopology, source: str) -> ProcessorNode | Non
     if used_by not in ([], [node.name]) or not plan.is_cached(op.store) or not plan.is_plain(op.store):
         return None
     key_serde = plan.key_serde(start)
-    if not same_bytes(key_serde, plan.key_serde(plan.specs[op.store])):
+    if not has_one_form(key_serde) or not same_bytes(key_serde, plan.key_serde(plan.specs[op.store])):
         return None
     stays_bytes = not plan.handlers.reads_all or key_serde is plan.value_serde(start) is serdes.bytes
     return node if stays_bytes else None

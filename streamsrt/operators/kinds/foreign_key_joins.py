@@ -8,7 +8,9 @@
 3. An answer whose hash is not that of the left row now is late: the row has changed, and that change has asked anew. It is
    dropped and counted.
 4. The left row's key stays bytes on the right side: nobody there needs more.
-5. The subscription store's changelog has the headers of the record that changed it.
+5. A subscription is answered with the right row as it was last forwarded, without what a cache still holds back: if the row
+   came and went there, nobody would answer again. Kafka Streams takes the newest row.
+6. The subscription store's changelog has the headers of the record that changed it.
 
 Source: the package kstream.internals.foreignkeyjoin of Kafka Streams (KIP-213).
 """
@@ -23,7 +25,7 @@ from struct import Struct
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.murmur3 import hash_bytes
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
-from streamsrt.operators.engine.table_views import table_view
+from streamsrt.operators.engine.table_views import table_view, view_as_forwarded
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of
@@ -249,7 +251,7 @@ def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: Path
     op = node.operation
     assert isinstance(op, operations.SubscriptionJoin)
     forward = made.forward
-    row_of = table_view(builder.plan, builder.env.caches, op.table)
+    row_of = view_as_forwarded(builder.plan, builder.env.caches, op.table)
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
 
     def process(key: object, value: ForeignKeySubscription, timestamp: int, headers: Headers, old: object) -> None:

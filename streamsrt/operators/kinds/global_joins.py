@@ -17,22 +17,38 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.key_slices import KeySlices, Reach, always, either
 from streamsrt.state.columns import Headers
-from streamsrt.state.kinds import View
+from streamsrt.state.kinds import Cache, stored_view
+from topology import serdes
 from topology.graph import operations
-from topology.graph.nodes import ProcessorNode
+from topology.graph.nodes import ProcessorNode, StoreSpec
+from topology.graph.store_kinds import RowsOfKey, rows_of
+from topology.spec.codecs import ProgramSerde
 
 
-def _rows(env: Environment, node: ProcessorNode, op: operations.StreamGlobalTableJoin) -> View:
+def _store(
+    env: Environment, node: ProcessorNode, op: operations.StreamGlobalTableJoin
+) -> tuple[StoreSpec, Cache, ProgramSerde]:
     if env.global_stores is None:
         raise UserError(f"{node.name} joins with global store {op.store!r}, which is not available here")
-    return env.global_stores.view(op.store)
+    return env.global_stores.store(op.store)
+
+
+def _row(c: Compiler, node: ProcessorNode, op: operations.StreamGlobalTableJoin, key: str) -> str:
+    """The expression for the value of the row with that key."""
+    e, (spec, cache, serde) = c.emitter, _store(c.env, node, op)
+    if rows_of(spec) is not RowsOfKey.ONE:
+        return f"{e.bind('row_of', stored_view(spec, cache, serde))}({key})[0]"
+    raw = f"{e.bind('serialize', serde.serialize)}({key})"
+    if serde is serdes.bytes:
+        # Bytes are keys as they are.
+        raw = f"{key} if type({key}) is bytes else {raw}"
+    return f"{e.bind('rows', cache)}[{raw}].value"
 
 
 def emit_stream_global_table_join(
     c: Compiler, node: ProcessorNode, op: operations.StreamGlobalTableJoin, flow: Flow
 ) -> None:
     e = c.emitter
-    row_of = e.bind("row_of", _rows(c.env, node, op))
     dropped = e.counter(c.counters, "dropped_null")
     key, value = e.obj(flow.key), e.obj(flow.value)
     wanted, found, result = e.temp("w"), e.temp("x"), e.temp("v")
@@ -41,7 +57,7 @@ def emit_stream_global_table_join(
     with e.block(f"if {value} is None or {missing}:"):
         e.line(f"{dropped} += 1")
     with e.block("else:"):
-        row = f"{row_of}({wanted})[0]"
+        row = _row(c, node, op, wanted)
         e.line(f"{found} = None if {wanted} is None else {row}" if op.left else f"{found} = {row}")
         inside = flow.copy()
         joiner, arguments = e.bind("joiner", op.joiner), f"{key}, {value}" if op.with_key else value
@@ -60,7 +76,7 @@ def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, mad
     op = node.operation
     assert isinstance(op, operations.StreamGlobalTableJoin)
     env, forward, on, joiner, left, with_key = builder.env, made.forward, op.on, op.joiner, op.left, op.with_key
-    row_of = _rows(env, node, op)
+    row_of = stored_view(*_store(env, node, op))
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         table_key = on(key, value)

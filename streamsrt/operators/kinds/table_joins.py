@@ -2,9 +2,13 @@
 
 1. A change of one side is joined with the current row of the other side. If the join needs that row and it does not
    exist, nothing is forwarded; nor if the change does not affect the result.
-2. If the rows of both sides were deleted between two flushes of their caches, the first one to be flushed finds no row
-   on the other side, although there was a result. It forwards a deletion. Kafka Streams does not, and keeps the result.
-3. A result has the later timestamp of the two sides. A change without a key is dropped and counted.
+2. Each result that was forwarded is replaced or deleted, whatever caches hold back. So a side that was deleted forwards a
+   deletion where the other side's row is gone only since the last flush, or comes from the same store. Kafka Streams
+   keeps the result of an inner join then.
+3. A side is joined with the other side's row as it was last forwarded, without what a cache still holds back, where that
+   shows: where old values are sent, which would else be of results that nobody has seen (KAFKA-4609), and where changes
+   of this side are not held back themselves. Kafka Streams takes the newest row.
+4. A result has the later timestamp of the two sides. A change without a key is dropped and counted.
 
 Source: KTableKTableInnerJoin, -LeftJoin, -RightJoin, -OuterJoin and -JoinMerger of Kafka Streams.
 """
@@ -15,11 +19,12 @@ from typing import Any
 
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
 from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
-from streamsrt.operators.engine.plan import table_lookup
+from streamsrt.operators.engine.plan import ResolvedSubtopology, table_lookup
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
-from streamsrt.operators.engine.table_views import table_view, view_before_flush
-from streamsrt.operators.kinds.tables import keep
+from streamsrt.operators.engine.table_views import stores_of_rows, table_view, view_as_forwarded
+from streamsrt.operators.kinds.tables import keep, own_old
 from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import table_cache
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.store_kinds import RowsOfKey, rows_of
@@ -35,12 +40,30 @@ def joins_none(op: operations.TableTableJoin) -> bool:
     return op.kind == "outer" or (op.kind == "left" and op.side == "right")
 
 
+def _joins_forwarded(plan: ResolvedSubtopology, node: ProcessorNode, op: operations.TableTableJoin) -> bool:
+    """Whether a side is joined with the other side's row as it was last forwarded (rule 3)."""
+    own, other = stores_of_rows(plan, node.parents[0]), stores_of_rows(plan, op.table)
+    held_back = any(map(plan.is_cached, other))
+    return held_back and (node.sends_old_values or not all(map(plan.is_cached, own)))
+
+
+def _deletes_both(plan: ResolvedSubtopology, node: ProcessorNode, op: operations.TableTableJoin) -> bool:
+    """Whether this side deletes the result where both sides' rows are made out of one store's, and so are gone together.
+
+    One side of an inner join is enough; the left one of a left or outer join deletes its results anyway.
+    """
+    if op.kind != "inner" or op.side != "left":
+        return False
+    return not stores_of_rows(plan, node.parents[0]).isdisjoint(stores_of_rows(plan, op.table))
+
+
 def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.TableTableJoin)
     env, forward, joiner = builder.env, made.forward, op.joiner
-    other_row = table_view(env.plan, env.caches, op.table)
-    before_flush = view_before_flush(env.plan, env.caches, op.table)
+    forwarded_row = view_as_forwarded(env.plan, env.caches, op.table)
+    other_row = forwarded_row if _joins_forwarded(env.plan, node, op) else table_view(env.plan, env.caches, op.table)
+    deletes_both = _deletes_both(env.plan, node, op)
     needs, none_too, sends_old = needs_other(op), joins_none(op), node.sends_old_values
     is_left = op.side == "left"
     newest_only = builder.plan.is_versioned(node.parents[0])
@@ -59,7 +82,7 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
             return
         other, other_time = other_row(key)
         if other is None and (needs or (value is None and old is None)):
-            if value is None and needs and before_flush(key)[0] is not None:
+            if value is None and needs and (deletes_both or forwarded_row(key)[0] is not None):
                 forward(key, None, timestamp, headers, None)
             return
         before = joined(old, other) if sends_old else None
@@ -75,13 +98,17 @@ def make_table_join_merge(builder: PathBuilder, node: ProcessorNode, made: PathN
     if store is None:
         return forward
     serialize = env.plan.key_serde(env.plan.specs[store]).serialize
-    change = builder.change(store)
-    cached = env.plan.is_cached(store)
+    change, cache = builder.change(store), table_cache(env.caches, store)
+    cached, sends_old = env.plan.is_cached(store), node.sends_old_values
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
-        change(serialize(key), value, timestamp, headers, -1)
-        if not cached:
-            forward(key, value, timestamp, headers, old)
+        raw = serialize(key)
+        if cached:
+            change(raw, value, timestamp, headers, -1)
+            return
+        before = cache[raw].value if sends_old else None
+        change(raw, value, timestamp, headers, -1)
+        forward(key, value, timestamp, headers, before)
 
     return process
 
@@ -101,7 +128,7 @@ def emit_table_table_join(c: Compiler, node: ProcessorNode, op: operations.Table
 
 def _emit_joined(c: Compiler, node: ProcessorNode, op: operations.TableTableJoin, flow: Flow) -> None:
     e = c.emitter
-    other, other_ms = _emit_look_up(c, op, flow)
+    other, other_ms = _emit_look_up(c, node, op, flow)
     value = e.obj(flow.value)
     old = "None" if flow.old is None else e.obj(flow.old)
     new, before, at_ms, flows = (e.temp(prefix) for prefix in ("v", "b", "t", "flows"))
@@ -122,8 +149,10 @@ def _emit_joined(c: Compiler, node: ProcessorNode, op: operations.TableTableJoin
         e.line(f"{at_ms} = {flow.time}")
         flows_on = "False"
         if needs_other(op):
-            before_flush = e.bind("before_flush", view_before_flush(c.plan, c.caches, op.table))
-            flows_on = f"{value} is None and {before_flush}({e.obj(flow.copy().key)})[0] is not None"
+            flows_on = f"{value} is None"
+            if not _deletes_both(c.plan, node, op):
+                forwarded = e.bind("forwarded", view_as_forwarded(c.plan, c.caches, op.table))
+                flows_on += f" and {forwarded}({e.obj(flow.copy().key)})[0] is not None"
         e.line(f"{flows} = {flows_on}")
     with e.block("else:"):
         e.line(f"{flows} = True")
@@ -139,10 +168,14 @@ def _emit_joined(c: Compiler, node: ProcessorNode, op: operations.TableTableJoin
         c.children(node, result)
 
 
-def _emit_look_up(c: Compiler, op: operations.TableTableJoin, flow: Flow) -> tuple[str, str]:
+def _emit_look_up(c: Compiler, node: ProcessorNode, op: operations.TableTableJoin, flow: Flow) -> tuple[str, str]:
     """The variables that hold the other side's value and timestamp."""
     e = c.emitter
     other, other_ms = e.temp("x"), e.temp("t")
+    if _joins_forwarded(c.plan, node, op):
+        row_of = e.bind("row_of", view_as_forwarded(c.plan, c.caches, op.table))
+        e.line(f"{other}, {other_ms} = {row_of}({e.obj(flow.key)})")
+        return other, other_ms
     lookup = table_lookup(c.plan, op.table)
     plain = lookup is not None and not lookup.steps and rows_of(c.plan.specs[lookup.store]) is RowsOfKey.ONE
     if lookup is None or not plain or isinstance(flow.key, WindowedSlot):
@@ -160,5 +193,8 @@ def _emit_look_up(c: Compiler, op: operations.TableTableJoin, flow: Flow) -> tup
 def emit_table_join_merge(c: Compiler, node: ProcessorNode, op: operations.TableJoinMerge, flow: Flow) -> None:
     if op.store is None:
         c.children(node, flow)
-    else:
-        keep(c, node, op.store, flow)
+        return
+    kept = flow.copy()
+    if node.sends_old_values and not c.plan.is_cached(op.store):
+        kept.old = own_old(c, op.store, flow)
+    keep(c, node, op.store, kept)

@@ -11,12 +11,12 @@ from streamsrt.operators.engine.compiler import Compiler, TooComplex
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.plan import table_lookup
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
-from streamsrt.operators.engine.table_views import table_view, table_view_as_of
+from streamsrt.operators.engine.table_views import stored_versions, table_view, table_view_as_of
 from streamsrt.operators.key_slices import KeySlices, Reach, always, either
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of, table_cache
-from streamsrt.state.versioned_cache import VersionedCache, VersionPut
+from streamsrt.state.versioned_cache import MANY_VERSIONS, VersionedCache, VersionPut
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import derived_row, own_store
@@ -97,10 +97,30 @@ def _put_version(c: Compiler, node: ProcessorNode, store: str, flow: Flow, key: 
     """Emits the code that puts a version which nobody but look-ups as of a time sees."""
     if node.result_children or node.sends_old_values or c.plan.marks_deletions(store):
         raise TooComplex(f"{node.name}: changes of a versioned table are forwarded, or have headers")
-    e = c.emitter
-    add, value = e.bind("add", cache_of(VersionedCache, c.caches, store).add), e.obj(flow.value)
-    e.line(f"{add}({key}, {value}, {flow.time})")
+    e, cache = c.emitter, cache_of(VersionedCache, c.caches, store)
+    versions, dirty, value = e.bind("cache", cache), c.dirty_list(store), e.obj(flow.value)
+    entry, times = _versions_of(c, versions, key)
+    # What most puts do, without a call (rule 2 of the cache).
+    usual = (
+        f"{value} is not None and {times} and {flow.time} > {times}[-1] and {flow.time} >= {versions}.stream_time_ms"
+    )
+    with e.block(f"if {usual} and len({times}) < {MANY_VERSIONS}:"):
+        e.line(f"{versions}.stream_time_ms = {flow.time}")
+        e.line(f"{dirty}(({key}, {flow.time}, {value}))")
+        e.line(f"{times}.append({flow.time})")
+        e.line(f"{entry}.values.append({value})")
+    with e.block("else:"):
+        e.line(f"{e.bind('put', cache.put)}({key}, {value}, {flow.time}, (), 0)")
     c.log(store, key, flow, flow.time)
+
+
+def _versions_of(c: Compiler, versions: str, key: str) -> tuple[str, str]:
+    """Fetches the entry of a key, and the times of its versions, into variables."""
+    e = c.emitter
+    entry, times = e.temp("e"), e.temp("t")
+    e.line(f"{entry} = {versions}[{key}]")
+    e.line(f"{times} = {entry}.timestamps")
+    return entry, times
 
 
 def keep(c: Compiler, node: ProcessorNode, store: str, flow: Flow) -> None:
@@ -112,7 +132,8 @@ def keep(c: Compiler, node: ProcessorNode, store: str, flow: Flow) -> None:
     log_and_forward(c, node, store, flow, key)
 
 
-def _own_old(c: Compiler, store: str, flow: Flow) -> Slot:
+def own_old(c: Compiler, store: str, flow: Flow) -> Slot:
+    """The row that a derived table's change replaces, out of its own store."""
     e = c.emitter
     key = e.raw(flow.key, c.plan.key_serde(c.plan.specs[store]))
     old = e.temp("b")
@@ -140,7 +161,7 @@ def emit_table_filter(c: Compiler, node: ProcessorNode, op: operations.TableFilt
         _store_or_forward(c, node, op.store, inside)
         return
     if op.store is not None:
-        inside.old = _own_old(c, op.store, flow)
+        inside.old = own_old(c, op.store, flow)
     else:
         inside.old = kept(flow.old) if flow.old is not None else Slot(obj="None")
     with e.block(f"if {new.any} is not None or {inside.old.any} is not None:"):
@@ -170,7 +191,7 @@ def emit_table_map_values(c: Compiler, node: ProcessorNode, op: operations.Table
     inside = Flow(flow.key, mapped(flow.value), flow.time, flow.headers)
     if node.sends_old_values:
         if op.store is not None:
-            inside.old = _own_old(c, op.store, flow)
+            inside.old = own_old(c, op.store, flow)
         else:
             inside.old = mapped(flow.old) if flow.old is not None else Slot(obj="None")
     _store_or_forward(c, node, op.store, inside)
@@ -199,7 +220,15 @@ def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
     e = c.emitter
     row_as_of = table_view_as_of(c.plan, c.caches, op.table)
     if row_as_of is not None:
-        found, key = e.temp("x"), e.obj(flow.key)
+        found = e.temp("x")
+        versions = stored_versions(c.plan, c.caches, op.table)
+        raw = None if versions is None else c.known_bytes(flow.key, versions.name)
+        if versions is not None and raw is not None:
+            entry, times = _versions_of(c, e.bind("cache", versions), raw)
+            older = f"{e.bind('as_of', versions.as_of)}({raw}, {flow.time})"
+            e.line(f"{found} = {entry}.values[-1] if {times} and {times}[-1] <= {flow.time} else {older}")
+            return found
+        key = e.obj(flow.key)
         row = f"{e.bind('row_as_of', row_as_of)}({key}, {flow.time})"
         e.line(f"{found} = {row if flow.key.not_null else f'None if {key} is None else {row}'}")
         return found
@@ -300,7 +329,7 @@ def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -
 
 def _versions_step(builder: PathBuilder, store: str) -> Process:
     """A source of versions which nobody but look-ups as of a time sees."""
-    add = cache_of(VersionedCache, builder.env.caches, store).add
+    cache = cache_of(VersionedCache, builder.env.caches, store)
     serialize = builder.plan.key_serde(builder.plan.specs[store]).serialize
     log_row, counters = builder.log_row(store), builder.env.counters
 
@@ -309,7 +338,16 @@ def _versions_step(builder: PathBuilder, store: str) -> Process:
             counters.dropped_null += 1
             return
         raw = serialize(key)
-        add(raw, value, timestamp)
+        entry = cache[raw]
+        times = entry.timestamps
+        usual = value is not None and times and timestamp > times[-1] and timestamp >= cache.stream_time_ms
+        if usual and len(times) < MANY_VERSIONS:
+            cache.stream_time_ms = timestamp
+            cache.dirty.append((raw, timestamp, value))
+            times.append(timestamp)
+            entry.values.append(value)
+        else:
+            cache.put(raw, value, timestamp, (), 0)
         if log_row is not None:
             log_row(raw, value, timestamp, headers)
 

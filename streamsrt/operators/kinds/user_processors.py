@@ -19,9 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from streamsrt.config import below
 from streamsrt.errors import ProcessingError, RecordError, StateError, StreamsError, UserError
-from streamsrt.operators.engine.environment import Environment, is_interrupt
+from streamsrt.operators.engine.environment import Environment, ProcessedRecord, is_interrupt
 from streamsrt.operators.engine.forwarded_records import check_forwarded, forwarded_record
-from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
+from streamsrt.operators.engine.processor_nodes import (
+    NO_SINK,
+    Forwards,
+    PathBuilder,
+    PathNode,
+    Process,
+    WrappedNode,
+)
 from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule, anchored
 from streamsrt.operators.engine.user_metrics import NodeMetrics
 from streamsrt.state.cache import KeyValueCache
@@ -98,7 +105,52 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
 
     if type(made) is PathNode:
         made.takes = take
+        made.takes_run = partial(_take_run, context, step, made)
     return process
+
+
+def _take_run(
+    context: Context,
+    step: Callable[..., None],
+    made: PathNode,
+    rows: Iterator[tuple[bytes | None, bytes | None, int]],
+    position: ProcessedRecord,
+    from_key: Callable[..., object] | None,
+    from_value: Callable[..., object] | None,
+    undecodable: Callable[[BaseException], None],
+) -> None:
+    """A run of records for a processor right behind its source: nothing is between the loop and its ``process``."""
+    env, new = context.environment, tuple.__new__
+    schedules, stream_time_ms = env.schedules(PunctuationType.STREAM_TIME).waiting, env.stream_time_ms
+    decodes = from_key is not None or from_value is not None
+    key: object
+    value: object
+    try:
+        for key, value, timestamp in rows:
+            if timestamp > stream_time_ms:
+                env.stream_time_ms = stream_time_ms = timestamp
+            if decodes:
+                try:
+                    if from_key is not None and key is not None:
+                        key = from_key(key)  # another name costs each record
+                    if from_value is not None and value is not None:
+                        value = from_value(value)
+                except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
+                    undecodable(error)
+                    continue
+            env.position = position
+            context.current = record = new(Record, (key, value, timestamp, ()))
+            try:
+                step(record)
+            except (RecordError, StateError):
+                raise
+            except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
+                made.fail(error, key, value, timestamp, ())
+            if schedules and schedules[0].next_ms <= stream_time_ms:
+                context.current = None
+                env.punctuate(PunctuationType.STREAM_TIME, stream_time_ms)
+    finally:
+        context.current = None
 
 
 def begins_with_its_task(
@@ -211,19 +263,34 @@ class Context:
     def forward_directly(self) -> Callable[..., None]:
         """:meth:`forward` without what only few records need."""
         to_all, usual, may_change_key = self._to_all, self.forward, not self._fixed_key
+        raw_key_type, raw_type, serialize, keys, values, times, failed = self._made.only_sink or NO_SINK
+        add_key, add_value, add_time = keys.append, values.append, times.append
 
         def forward(record: Record[object, object], child: str | None = None) -> None:
             current = self.current
             # Within a record of its own, no punctuation of this node is running.
             if current is not None and child is None and type(record) is Record:
-                key, timestamp, headers = record[0], record[2], record[3]
+                key, value, timestamp = record[0], record[1], record[2]
                 if (
-                    type(timestamp) is int
-                    and 0 <= timestamp <= END_OF_TIME_MS
-                    and not headers
+                    # That of the record was checked when it came.
+                    (timestamp is current[2] or (type(timestamp) is int and 0 <= timestamp <= END_OF_TIME_MS))
+                    and not record[3]
                     and (may_change_key or key is current[0])
                 ):
-                    to_all(key, record[1], timestamp, headers)
+                    if not keys or type(key) is not raw_key_type or value is None:
+                        to_all(key, value, timestamp, ())
+                        return
+                    # What the sink does then, without a call.
+                    try:
+                        raw = value if raw_type is not None and type(value) is raw_type else serialize(value)
+                    except (RecordError, StateError):
+                        raise
+                    except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
+                        failed(error, key, value, timestamp, ())
+                        return
+                    add_key(key)
+                    add_value(raw)
+                    add_time(timestamp)
                     return
             usual(record, child)
 
@@ -255,7 +322,7 @@ class Context:
         access: UserStore
         if type(cache) is KeyValueCache and (spec.bare_values or not spec.timestamped):
             access = DirectAccess(
-                cache, serde, self._now, context=self, sequence=self._env.sequence, log_row=self._builder.log_row(name)
+                cache, serde, self._now, context=self, sequence=self._env.sequence, log=self._builder.row_log(name)
             )
         else:
             on_change = self._builder.log(name)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TypeAlias
 
 from streamsrt.wire.records import RecordColumns
@@ -259,9 +259,10 @@ class PartitionGroup:
             (bisect_right if number <= ends_first else bisect_left)(each, until, start, stop)
             for number, (each, start, stop) in enumerate(times)
         ]
-        keys = [time for (each, start, _), stop in zip(times, stops, strict=True) for time in each[start:stop]]
+        taken_times = [each[start:stop] for (each, start, _), stop in zip(times, stops, strict=True)]
+        keys = list(chain.from_iterable(taken_times))
         order = sorted(range(len(keys)), key=keys.__getitem__)
-        taken = [stop - start for (_, start, _), stop in zip(times, stops, strict=True)]
+        taken = list(map(len, taken_times))
         if len(order) > limit_records:
             taken, order = _limited(taken, order[:limit_records])
         self.buffered -= len(order)

@@ -7,6 +7,8 @@
 | ``merged`` | records of several batches in one order |
 | ``decoding`` | batches and fetch responses into columns |
 | ``uniform`` | the same for batches whose records are all of one size |
+| ``placed`` | several batches at once, for what takes keys and values from where they lie |
+| ``items`` | bytes out of a buffer, many items at once |
 | ``quick`` | aiokafka's codec, in Cython |
 | ``plain`` | the same for header keys that are not UTF-8, and for very long records |
 | ``latest`` | the largest timestamp of records that lie as producers mostly write them |

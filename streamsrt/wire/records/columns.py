@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsrt.wire.kernels import UnreadItems
+from streamsrt.wire.records.items import Bytes, Items, Numbers
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 Times: TypeAlias = list[int] | NDArray[np.int64]
@@ -41,6 +42,11 @@ class RecordColumns:
     @property
     def tables(self) -> Tables | None:
         """Keys and values as tables, where they were read as such."""
+        return None
+
+    @property
+    def placed(self) -> Placed | None:
+        """Where keys and values lie, if that is how they were read."""
         return None
 
     def __eq__(self, other: object) -> bool:
@@ -153,7 +159,7 @@ class LazyColumns(RecordColumns):
 
     def __reduce__(self) -> tuple[type[RecordColumns], tuple[object, ...]]:
         columns = self.keys, self.values, self.timestamps, self.base_offset, self.next_offset
-        return RecordColumns, (*columns, None, None, self.timestamp_bounds)
+        return RecordColumns, (*columns, self.offsets, None, self.timestamp_bounds)
 
     @property
     def keys(self) -> list[bytes | None]:  # type: ignore[override]
@@ -227,6 +233,58 @@ class TableColumns(LazyColumns):
     @property
     def tables(self) -> Tables:
         return self._tables
+
+
+class Placed(NamedTuple):
+    """Records of any sizes, where they lie in ``data``: :mod:`streamsrt.wire.records.items` takes them from there. A size of
+    -1 is null.
+
+    Between each value and the one before lie its key and six bytes more: the sizes of key, value and record, two deltas, and
+    attributes.
+    """
+
+    data: Bytes
+    keys_at: Numbers
+    key_sizes: Numbers
+    values_at: Numbers
+    value_sizes: Numbers
+    times: Numbers
+    offsets: Numbers
+
+    def keys(self) -> list[bytes | None]:
+        return Items(self.data, self.keys_at, self.key_sizes).all()
+
+    def values(self) -> list[bytes | None]:
+        return Items(self.data, self.values_at, self.value_sizes).all()
+
+    @property
+    def unread_keys(self) -> None:
+        """They are found quickly."""
+
+    @property
+    def has_null_keys(self) -> bool:
+        return bool((self.key_sizes < 0).any())
+
+    @property
+    def has_null_values(self) -> bool:
+        return bool((self.value_sizes < 0).any())
+
+
+class PlacedColumns(LazyColumns):
+    """Records that were read where they lie. They become lists when somebody asks for them."""
+
+    __slots__ = ("_placed",)
+
+    def __init__(self, placed: Placed, base_offset: int, next_offset: int) -> None:
+        times, offsets = placed.times, placed.offsets
+        super().__init__(placed, base_offset, next_offset, (int(times.min()), int(times.max())))
+        self._placed = placed
+        if int(offsets[0]) != base_offset or int(offsets[-1]) - base_offset >= len(offsets):
+            self.offsets = offsets.tolist()
+
+    @property
+    def placed(self) -> Placed:
+        return self._placed
 
 
 def _rows(table: Table) -> list[bytes]:

@@ -4,7 +4,8 @@
    the limit for decompressed data.
 2. Records without headers are read by the loop in C, if it was built (:mod:`streamsrt.wire.kernels`). Else, where all
    records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
-   :mod:`streamsrt.wire.records.small`; any others are read by aiokafka's Cython reader. It takes the
+   :mod:`streamsrt.wire.records.small`; for restores, :mod:`streamsrt.wire.records.placed` reads those of any sizes, several
+   batches at once; any others are read by aiokafka's Cython reader. It takes the
    attributes of records for a number (:mod:`streamsrt.wire.records.attributes`). It trusts a varint to end within the
    buffer, so it gets only buffers for which that holds (``readable``).
 3. Threads beside this one get their turns, however many headers a record has: the Cython reader reads a record in one go,
@@ -23,7 +24,14 @@ from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, in
 from streamsrt.wire.kernels import read_records
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
-from streamsrt.wire.records.columns import Headers, LazyColumns, RecordColumns, TableColumns, UnreadRecords
+from streamsrt.wire.records.columns import (
+    Headers,
+    LazyColumns,
+    PlacedColumns,
+    RecordColumns,
+    TableColumns,
+    UnreadRecords,
+)
 from streamsrt.wire.records.header import (
     CODEC_MASK,
     CONTROL_KEY,
@@ -38,9 +46,10 @@ from streamsrt.wire.records.header import (
     iter_headers,
     read_header,
 )
+from streamsrt.wire.records.placed import PLACED_RECORDS_MIN, read_placed
 from streamsrt.wire.records.plain import has_long_record, read_plain
 from streamsrt.wire.records.small import read_small
-from streamsrt.wire.records.uniform import Uniform, read_uniform
+from streamsrt.wire.records.uniform import read_uniform
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +59,9 @@ if TYPE_CHECKING:
 LONG_RECORD_BYTES = 1 << 18
 """Of a record that has room for so many headers that reading them in one go takes more than ten milliseconds."""
 
+_JOINED_RECORDS = 2048
+_JOINED_BYTES = 1 << 20
+"""Batches with so many records or bytes are not joined by another one: a step of a restore should be short."""
 _ATTRIBUTES_LOW_BYTE = 22
 _SLACK = bytes(SLACK_BYTES)
 _RECORD_MINIMUM_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
@@ -83,39 +95,40 @@ def decode_records(
     limit_bytes: int,
     *,
     lazily: bool = False,
-    as_tables: bool = False,
 ) -> RecordColumns:
     """``lazily``: keys, values and timestamps may be read later. That is slower if they are, as the bytes have left the
-    processor's cache. ``as_tables``: for a caller that takes keys and values as tables where they all have the same sizes.
-    """
+    processor's cache."""
+    return _decoded(_unpacked(buffer, position, header, limit_bytes), header, headers, lazily)
+
+
+def _unpacked(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> memoryview:
     view = readable(buffer, position, header, limit_bytes)
     check_count(header, len(view))
+    return view
+
+
+def _decoded(view: memoryview, header: BatchHeader, headers: bool, lazily: bool = False) -> RecordColumns:
     records = view[HEADER_SIZE_BYTES:]
     if header.records_count > header.last_offset_delta:
         shape = header.records_count, header.base_timestamp
-        uniform = read_uniform(records, *shape) if as_tables else None
-        if uniform is None and (native := read_records(records, *shape)) is not None:
+        native = read_records(records, *shape)
+        if native is not None:
             return _unread_columns(native, header, (native.low_ms, native.high_ms), lazily)
-        if uniform is None and not as_tables:
-            uniform = read_uniform(records, *shape)
+        uniform = read_uniform(records, *shape)
         if uniform is not None:
-            return _uniform_columns(uniform, header, lazily=lazily, as_tables=as_tables)
+            return _unread_columns(uniform, header, _bounds(uniform.times), lazily)
         small = read_small(records, *shape)
         if small is not None:
             keys, values, times = small
-            return _timed_columns(keys, values, times, header, (int(times.min()), int(times.max())))
+            return _timed_columns(keys, values, times, header, _bounds(times))
     if has_long_record(records, LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)
     return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
 
 
-def _uniform_columns(uniform: Uniform, header: BatchHeader, *, lazily: bool, as_tables: bool) -> RecordColumns:
-    bounds = int(uniform.times.min()), int(uniform.times.max())
-    tables = uniform.tables() if as_tables else None
-    if tables is None:
-        return _unread_columns(uniform, header, bounds, lazily)
-    return TableColumns(tables, header.base_offset, header.next_offset, _dated(tables.times, header, bounds))
+def _bounds(times: NDArray[np.int64]) -> tuple[int, int]:
+    return int(times.min()), int(times.max())
 
 
 def _unread_columns(
@@ -362,9 +375,14 @@ def iter_columns(
     of aborted transactions, are passed over: the `next_offset` of the item before moves past them. If there is no item
     at all, one without records carries the position. So the last item's `next_offset` is where to fetch next, and
     no item means that the buffer has no whole batch. Errors as of `decode_batch`, when the broken batch's turn comes.
-    `lazily` and `as_tables`: as of `decode_records`.
+    `lazily`: as of `decode_records`. `as_tables`: for a caller that takes keys and values as tables, or where they lie; an
+    item may have the records of several batches then.
     """
     transactions = _AbortedTransactions(aborted) if aborted is not None else None
+    if as_tables:
+        joined = _JoinedBatches(from_offset, headers)
+        yield from _iter_joined(buffer, joined, transactions, verify_crc, limit_bytes)
+        return
     columns: RecordColumns | None = None
     next_offset = -1
     for position, header in iter_headers(buffer):
@@ -375,9 +393,7 @@ def iter_columns(
                     yield columns
                 if verify_crc:
                     check_crc(buffer, position, header)
-                found = decode_records(
-                    buffer, position, header, headers, limit_bytes, lazily=lazily, as_tables=as_tables
-                )
+                found = decode_records(buffer, position, header, headers, limit_bytes, lazily=lazily)
                 columns = found.from_offset(from_offset)
         except DecodeError as error:
             error.next_offset = next_offset
@@ -388,6 +404,104 @@ def iter_columns(
         yield columns
     elif next_offset >= 0:
         yield RecordColumns([], [], [], next_offset, next_offset)
+
+
+def _iter_joined(
+    buffer: Buffer,
+    joined: _JoinedBatches,
+    transactions: _AbortedTransactions | None,
+    verify_crc: bool,
+    limit_bytes: int,
+) -> Iterator[RecordColumns]:
+    from_offset = joined.from_offset
+    for position, header in iter_headers(buffer):
+        next_offset = max(header.next_offset, from_offset)
+        try:
+            if _wanted(buffer, position, header, from_offset, transactions, verify_crc):
+                if verify_crc:
+                    check_crc(buffer, position, header)
+                view = _unpacked(buffer, position, header, limit_bytes)
+                yield from joined.add(view, header)
+        except DecodeError as error:
+            yield from joined.take()
+            if error.next_offset < 0:
+                error.next_offset = next_offset
+            raise
+        joined.next_offset = next_offset
+    yield from joined.take()
+    if joined.told_offset < joined.next_offset:
+        yield RecordColumns([], [], [], joined.next_offset, joined.next_offset)
+
+
+class _JoinedBatches:
+    """Batches of a fetch answer that are read together, if they are no tables.
+
+    ``next_offset``: where to read on after all that was added or passed over. ``told_offset``: the same, of what was taken.
+    """
+
+    def __init__(self, from_offset: int, headers: bool) -> None:
+        self.from_offset = from_offset
+        self.next_offset = self.told_offset = -1
+        self._headers = headers
+        self._batches: list[tuple[memoryview, BatchHeader]] = []
+        self._records_count = self._size_bytes = 0
+        self._columns: RecordColumns | None = None
+
+    def add(self, view: memoryview, header: BatchHeader) -> Iterator[RecordColumns]:
+        """Adds the next batch, after yielding those before it that are not read together with it. Raises DecodeError."""
+        is_whole = header.base_offset >= self.from_offset
+        tables = _tables(view, header) if is_whole else None
+        # Where the last record has headers, others mostly have them, too.
+        joins = is_whole and tables is None and view[-1] == 0
+        is_full = self._records_count >= _JOINED_RECORDS or self._size_bytes >= _JOINED_BYTES
+        if not joins or is_full or self._columns is not None:
+            yield from self.take()
+        if joins:
+            self._batches.append((view, header))
+            self._records_count += header.records_count
+            self._size_bytes += len(view)
+        else:
+            self._columns = tables or _decoded(view, header, self._headers).from_offset(self.from_offset)
+
+    def take(self) -> Iterator[RecordColumns]:
+        """Yields what was added, and was not yielded before. Raises DecodeError."""
+        for columns in self._taken():
+            if columns:
+                self.told_offset = columns.next_offset
+                yield columns
+
+    def _taken(self) -> Iterator[RecordColumns]:
+        batches, columns = self._batches, self._columns
+        count, next_offset = self._records_count, self.next_offset
+        self._batches, self._columns, self._records_count, self._size_bytes = [], None, 0, 0
+        if columns is None and count >= PLACED_RECORDS_MIN:
+            placed = read_placed([(view[HEADER_SIZE_BYTES:], header) for view, header in batches])
+            if placed is not None:
+                batches, columns = [], PlacedColumns(placed, batches[0][1].base_offset, next_offset)
+        if columns is not None:
+            columns.next_offset = next_offset
+            yield columns
+        for view, header in batches:
+            try:
+                columns = _decoded(view, header, self._headers)
+            except DecodeError as error:
+                error.next_offset = header.next_offset
+                raise
+            if header is batches[-1][1]:
+                columns.next_offset = next_offset
+            yield columns
+
+
+def _tables(view: memoryview, header: BatchHeader) -> TableColumns | None:
+    """The records as tables, where they all have the same sizes."""
+    if header.records_count <= header.last_offset_delta:
+        return None
+    uniform = read_uniform(view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
+    tables = None if uniform is None else uniform.tables()
+    if tables is None:
+        return None
+    bounds = _dated(tables.times, header, _bounds(tables.times))
+    return TableColumns(tables, header.base_offset, header.next_offset, bounds)
 
 
 def _wanted(

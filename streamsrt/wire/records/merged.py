@@ -25,7 +25,7 @@ class MergedColumns:
         pick = self._pick = itemgetter(*order)
         self._offsets: Sequence[int] | None = None
         self.parts = parts
-        self.origins: Sequence[int] = pick([number for number, part in enumerate(parts) for _ in part.keys])
+        self.origins: Sequence[int] = pick(_joined([[number] * len(part.keys) for number, part in enumerate(parts)]))
         self.keys: Sequence[bytes | None] = pick(_joined([part.keys for part in parts]))
         self.values: Sequence[bytes | None] = pick(_joined([part.values for part in parts]))
         self.timestamps: Sequence[int] = pick(_joined([part.timestamps for part in parts]))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, SHORT_DELTAS
 
 RECORDS_MIN = 160
@@ -47,8 +48,8 @@ def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlik
     """Surveys ``count`` records that fill the buffer; None for layouts that are left to the general codec."""
     if not RECORDS_MIN <= count <= RECORDS_MAX or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
         return None
-    found = _ends(records, count)
-    if found is None:
+    found: list[int] = []
+    if not ends_of_records(records, 0, count, found) or found[-1] != len(records):
         return None
     table = np.frombuffer(records, np.uint8)
     ends = np.array(found, np.int64)
@@ -57,15 +58,15 @@ def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlik
     at += 1 + (table.take(at) >> 7)
     if table.take(at, mode="clip").any():
         return None
-    deltas, at = _numbers(table, at + 1)
-    offsets, at = _numbers(table, at)
-    key_sizes, at = _numbers(table, at)
+    deltas, at = numbers_at(table, at + 1)
+    offsets, at = numbers_at(table, at)
+    key_sizes, at = numbers_at(table, at)
     sizes_min = int(key_sizes.min())
     if sizes_min < -1 or offsets.tobytes() != _COUNTING[:count].tobytes():
         return None
     at += key_sizes if sizes_min >= 0 else np.maximum(key_sizes, 0)
     at = _behind_sized(table, at, -1)
-    headers, at = _numbers(table, at)
+    headers, at = numbers_at(table, at)
     if headers.any():
         behind = _behind_headers(table, at, headers)
         if behind is None:
@@ -77,11 +78,10 @@ def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlik
     return Unlike(deltas + base_timestamp, keyless, int(headers.sum()))
 
 
-def _ends(records: memoryview, count: int) -> list[int] | None:
-    """Where records end, by lengths of one byte or two."""
-    ends: list[int] = []
+def ends_of_records(records: Buffer, at: int, count: int, ends: list[int]) -> bool:
+    """Adds to ``ends`` where each of ``count`` records ends, of which the first is at that position. Returns whether their
+    lengths have one byte or two, and lead there."""
     add = ends.append
-    at = 0
     try:
         for _ in range(count):
             size = records[at]
@@ -90,17 +90,17 @@ def _ends(records: memoryview, count: int) -> list[int] | None:
             else:
                 second = records[at + 1]
                 if second >= 0x80:
-                    return None
+                    return False
                 at += 2 + ((size & 0x7F) >> 1) + (second << 6)
             if size & 1:
-                return None
+                return False
             add(at)
     except IndexError:
-        return None
-    return ends if at == len(records) else None
+        return False
+    return True
 
 
-def _numbers(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
+def numbers_at(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
     """The number at each position, and the position after it: far beyond the end if a number takes more than five
     bytes."""
     first = table.take(at, mode="clip")
@@ -130,7 +130,7 @@ def _long_numbers(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions
 def _behind_sized(table: _Bytes, at: _Positions, least: int) -> _Positions:
     """The position after the bytes whose size is at that position: far beyond the end if the size is less than
     ``least``."""
-    sizes, at = _numbers(table, at)
+    sizes, at = numbers_at(table, at)
     smallest = int(sizes.min())
     if smallest < least:
         at[sizes < least] = _NOWHERE

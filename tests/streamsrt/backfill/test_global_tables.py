@@ -21,6 +21,7 @@ from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.backfill.table_freezing import frozen_tables
 from streamsrt.backfill.task_state import TaskStores
 from streamsrt.errors import MissingTopicError
+from streamsrt.state.kinds import stored_view
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns
 from tests.fixtures_brokers import BundledBroker
@@ -212,7 +213,7 @@ def test_a_task_loads_the_tables_that_it_can_see(program: Any, seen: set[str], t
     (part,) = topology.subtopologies
     found = global_tables(tmp_path, tables, topology, part, settings, TaskStores())
     assert found is not None
-    assert {name for name in ("one", "other") if found.view(name)("k")[0] is not None} == seen
+    assert {name for name in ("one", "other") if stored_view(*found.store(name))("k")[0] is not None} == seen
 
 
 @pytest.mark.spark

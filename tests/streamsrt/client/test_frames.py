@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamsrt.client.frames import BUFFER_BYTES, Frames
+from streamsrt.wire.primitives import Buffer
 
 LIMIT_BYTES = 4 * BUFFER_BYTES
 
@@ -28,8 +29,11 @@ class Owner:
 
     def connection_lost(self, error: Exception | None) -> None: ...
 
-    def frame_received(self, frame: bytearray) -> None:
-        self.frames.append(frame)
+    def buffer_of(self, size_bytes: int) -> Buffer:
+        return bytearray(size_bytes)
+
+    def frame_received(self, frame: Buffer) -> None:
+        self.frames.append(bytearray(frame))
 
     def not_kafka(self, reason: str) -> None:
         self.reasons.append(reason)

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.kinds import NO_ROW, View, lay_out
+from streamsrt.state.cache import KeyValueCache, RowFormat
+from streamsrt.state.kinds import Cache, lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.tasks.task import Task
@@ -35,6 +36,8 @@ from topology import (
     UnlimitedWindows,
     serdes,
 )
+from topology.graph.nodes import StoreSpec
+from topology.spec.codecs import ProgramSerde
 
 APPLICATION = "app"
 KEYS = ("a", "b", "c", "dd")
@@ -168,8 +171,14 @@ def _look_up(builder: StreamsBuilder, stream: KStream[Any, Any], end: str) -> KS
 class GlobalRows:
     """The global table of these programs: it has rows for some keys."""
 
-    def view(self, name: str) -> View:
-        return lambda key: (f"row {key}", 1) if key in ("x", "b") else NO_ROW
+    def __init__(self) -> None:
+        form = RowFormat(serdes.string.serialize, serdes.string.deserialize)
+        self._rows = KeyValueCache("g", MemoryStore("g"), form)
+        for number, key in enumerate(("x", "b")):
+            self._rows.put(key.encode(), f"row {key}", 1, (), number)
+
+    def store(self, name: str) -> tuple[StoreSpec, Cache, ProgramSerde]:
+        return StoreSpec(name=name), self._rows, serdes.string
 
     def read_only(self, name: str) -> None:
         return None

@@ -6,11 +6,12 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.state.gathered_rows import GatheredRows
-from streamsrt.wire.records.columns import Tables
+from streamsrt.wire.records.columns import Placed, Tables
+from streamsrt.wire.records.items import WIDTH_MAX
 
 Records = list[tuple[bytes, bytes | None, int]]
 
@@ -32,6 +33,22 @@ def as_tables(records: Records) -> Tables:
         table = np.frombuffer(laid_out, np.uint8).reshape(len(part), -1)
         runs.append((table[:, 1 : 1 + key_size], table[:, 1 + key_size : 1 + key_size + value_size]))
     return Tables(runs, times)
+
+
+def as_placed(records: Records) -> Placed:
+    """As they lie in a batch: with six bytes and the key before each value."""
+    data, at, keys_at, values_at = b"", 0, [], []
+    for key, value, _ in records:
+        keys_at.append(at + 5)
+        values_at.append(at + 6 + len(key))
+        data += b"\xff" * 5 + key + b"\xff" + (value or b"")
+        at = len(data)
+    key_sizes = np.array([len(key) for key, _, _ in records])
+    value_sizes = np.array([-1 if value is None else len(value) for _, value, _ in records])
+    times = np.array([timestamp for _, _, timestamp in records])
+    table = np.frombuffer(data + b"\xff" * WIDTH_MAX, np.uint8)
+    places = np.array(keys_at), key_sizes, np.array(values_at), value_sizes
+    return Placed(table, *places, times, np.arange(len(records)))
 
 
 def gathered(batches: list[Records], *, is_stamped: bool, settles: bool) -> GatheredRows:
@@ -94,6 +111,31 @@ def test_tables_are_gathered_as_their_records_are(
         if settles:
             rows.settle()
     assert in_order(rows) == expected([row for batch in added for row in batch], is_stamped=True)
+
+
+@given(
+    st.lists(
+        st.one_of(batches_of_one_size().map(lambda batches: batches[0]), st.lists(_records, min_size=1)), min_size=1
+    ),
+    st.booleans(),
+)
+@settings(max_examples=40)
+def test_placed_records_are_gathered_as_their_records_are(batches: list[Records], settles: bool) -> None:
+    rows = GatheredRows()
+    for records in batches:
+        if not rows.add_placed(as_placed(records)):
+            rows.add(*zip(*records, strict=True))  # type: ignore[arg-type]  # keys, values and timestamps
+        if settles:
+            rows.settle()
+    assert in_order(rows) == expected([row for batch in batches for row in batch], is_stamped=True)
+
+
+@pytest.mark.parametrize("size", [1, 65])
+def test_placed_records_of_short_or_long_keys_are_refused(size: int) -> None:
+    rows = GatheredRows()
+    assert not rows.add_placed(as_placed([(b"k" * size, b"v", 1), (b"key", b"v", 1)]))
+    assert (len(rows), rows.size_bytes) == (0, 0)
+    assert rows.add_placed(as_placed([(b"kk", b"v", 1), (b"k" * 64, None, 1)]))
 
 
 @pytest.mark.parametrize("size", [0, 65])

@@ -269,3 +269,29 @@ def test_forgotten_puts_were_never_there(cache: VersionedCache) -> None:
     cache.put(b"a", "1", 100, (), 0)
     cache.forget()
     assert (cache[b"a"].value, cache.stream_time_ms) == (None, -1)
+
+
+def test_versions_count_once_however_they_came(cache: VersionedCache) -> None:
+    empty = cache.size_bytes()
+    for value, timestamp in (("1", 100), ("2", 200), ("again", 200), ("expired", 50), ("3", 150)):
+        cache.put(b"a", value, timestamp, (), 0)
+    alone = cache_over(MemoryStore("v"))
+    for timestamp in (100, 150, 200):
+        alone.put(b"a", "1", timestamp, (), 0)
+    before = cache.size_bytes()
+    assert (len(cache.versions(b"a")), before) == (3, alone.size_bytes())
+    cache.flush()
+    cache.write(1)
+    assert cache.size_bytes() == before
+    cache.evict(0)
+    assert cache.size_bytes() == empty
+
+
+@pytest.mark.parametrize("value", [b"1", bytearray(b"1")])
+def test_values_of_bytes_are_written_as_bytes(value: bytes) -> None:
+    cache = VersionedCache("v", over(MemoryStore("v")), RowFormat(serdes.bytes.serialize, serdes.bytes.deserialize))
+    cache.put(b"a", value, 100, (), 0)
+    cache.put(b"b", None, 100, (), 1)
+    cache.flush()
+    assert cache.pending == [(b"a", 100, b"1"), (b"b", 100, None)]
+    assert type(cache.pending[0][2]) is bytes

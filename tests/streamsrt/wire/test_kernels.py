@@ -13,9 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from google.protobuf import wrappers_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsrt.schema_registry import SchemaRegistry
 from streamsrt.wire import kernels
 from streamsrt.wire.kernels import RECORDS_MAX, KeyNumbers, Native, UnreadItems, add_counts, key_numbers, read_records
 from streamsrt.wire.murmur2 import PartitionMemo, partition_for_key
@@ -368,3 +370,67 @@ def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path:
 
     assert said() == "True True True"
     assert said(STREAMSRT_PURE="1") == "False False False"
+
+
+# ------------------------------------------------------------------------------------------- values of a registry
+
+
+def outcome(read: Callable[[bytes], object], data: bytes) -> object:
+    try:
+        return read(data)
+    except Exception as error:  # noqa: BLE001  # whatever Protobuf raises
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"\0\0\0\0\1",
+        b"\0\0\0\0\1\0",
+        b"\0\0\0\0\1\0\x0a\2ab",
+        b"\0\1\2\3\4\0\x0a\0",
+        b"\0\0\0\0\1\2\0\x0a\2ab",
+        b"\0\0\0\0\1\4\2",
+        b"\1\0\0\0\1\0\x0a\2ab",
+        b"\0\0\0\0\1\0\x0a\x7fab",
+        b"\0\0\0\0\1\0\x0a\2\xff\xff",
+        bytearray(b"\0\0\0\0\1\0\x0a\2ab"),
+        "\0\0\0\0\1\0\x0a\2ab",
+        None,
+    ],
+)
+def test_messages_and_errors_are_those_of_python(loops: Native, data: bytes) -> None:
+    def reader() -> Callable[[bytes], object]:
+        return SchemaRegistry("http://localhost").protobuf("s", wrappers_pb2.StringValue, "").deserialize
+
+    with using(None):
+        pure = reader()
+    with using(loops):
+        native = reader()
+    assert native is not pure
+    assert type(native) is not type(pure)
+    assert outcome(native, data) == outcome(pure, data)
+
+
+def test_no_reference_to_a_message_is_left(loops: Native) -> None:
+    kept: list[bytes] = []
+
+    def parse(data: bytes) -> bytes:
+        kept.append(data)
+        return data
+
+    def refuse(_: bytes) -> bytes:
+        raise ValueError("no")
+
+    data = bytes(6) + b"some text"
+    before = sys.getrefcount(data)
+    assert loops.first_message(parse, refuse, data) == b"some text"
+    left = sys.getrefcount(kept[0])
+    assert left == 2
+    with pytest.raises(ValueError, match="no"):
+        loops.first_message(parse, refuse, b"\1" + data)
+    with pytest.raises(ValueError, match="no"):
+        loops.first_message(refuse, parse, data)
+    assert sys.getrefcount(data) == before

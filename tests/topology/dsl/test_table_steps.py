@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from topology import KTable, Store, StreamsBuilder, serdes
+from topology import KTable, Store, StreamsBuilder, TopologyError, ValueTransformer, serdes
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Aggregate, TableFilter, TableMapValues, TableSource
 
 Table = KTable[Any, Any]
+
+
+class Same(ValueTransformer):
+    """Every value as it is."""
+
+    def transform(self, key: Any, value: Any) -> Any:
+        return value
 
 
 def keep(key: object, value: object) -> bool:
@@ -91,3 +98,26 @@ def test_a_derived_store_inherits_the_serdes() -> None:
     builder.table("t", key=serdes.long, value=serdes.string).filter(keep, store="f")
     (store,) = builder.build().subtopologies[0].stores
     assert (store.key_serde, store.value_serde) == (serdes.long, serdes.string)
+
+
+JOINS: dict[str, Callable[[StreamsBuilder, Table], object]] = {
+    "from a stream": lambda builder, values: builder.stream("s").join(values, max),
+    "from a table": lambda builder, values: builder.table("t").join(values, max),
+    "by a foreign key": lambda builder, values: values.join(builder.table("t"), max, foreign_key=str),
+    "behind a mapper": lambda builder, values: values.map_values(str).left_join(builder.table("t"), max),
+}
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_rows_that_no_store_has_are_not_joined(join: str) -> None:
+    builder = StreamsBuilder()
+    values = builder.table("v").transform_values(Same)
+    with pytest.raises(TopologyError, match=r"test_table_steps.py:\d+: the rows .* no store has them: name one"):
+        JOINS[join](builder, values)
+
+
+def test_rows_in_a_store_of_their_own_are_joined() -> None:
+    builder = StreamsBuilder()
+    values = builder.table("v").transform_values(Same, store=Store("same", key=serdes.string, value=serdes.string))
+    values.map_values(str).outer_join(builder.table("t"), max).to_stream().to("o")
+    assert "same" in {spec.name for each in builder.build().subtopologies for spec in each.stores}

@@ -106,6 +106,21 @@ class Checked:
     part: Part
 
 
+class Named:
+    @property
+    def named(self) -> str:
+        raise AssertionError
+
+    @named.setter
+    def named(self, value: str) -> None:
+        raise AssertionError
+
+
+@dataclass
+class Renamed(Named):
+    named: str  # type: ignore[assignment]
+
+
 class Row(TypedDict):
     id: int
     part: Part
@@ -163,9 +178,10 @@ class Beside:
             self.declined += 1
             return self._pydantic(data)
 
-        with using(native):
-            self._read = reader_of(adapter.core_schema, otherwise)
-        assert self._read is not otherwise, "it is made in C"
+        plan = plan_of(adapter.core_schema)
+        assert plan is not None, "it is made in C"
+        # A new one for each value, as one that has refused some does not try others.
+        self._read = lambda data: native.Reader(plan, otherwise).read(data)
 
     def check(self, data: bytes) -> object:
         found = outcome(self._read, data)
@@ -472,10 +488,19 @@ def test_only_bytes_are_taken(native: ModelsInC) -> None:
 @pytest.mark.parametrize("plan", [(), ("x", 1), ("t",), ("l",), ("s", ("s",)), ("d", int, ()), (1,), ("m", int, ())])
 def test_what_is_no_plan_is_refused(native: ModelsInC, plan: tuple[object, ...]) -> None:
     if plan == ("d", int, ()):
-        assert native.Reader(json.loads, plan, lambda data: data).read(b"[]") == b"[]"
+        assert native.Reader(plan, lambda data: data).read(b"[]") == b"[]"
     else:
         with pytest.raises((ValueError, TypeError)):
-            native.Reader(json.loads, plan, bytes)
+            native.Reader(plan, bytes)
+
+
+def test_attributes_are_set_past_the_code_of_the_class(native: ModelsInC) -> None:
+    data = b'{"named":"a"}'
+    beside = Beside(native, Renamed)
+    with using(native):
+        made = reader_of(TypeAdapter(Renamed).core_schema, bytes)(data)
+    assert vars(made) == vars(TypeAdapter(Renamed).validate_json(data)) == {"named": "a"}
+    assert beside.declined == 0
 
 
 def test_values_do_not_share_what_can_change(native: ModelsInC) -> None:

@@ -51,8 +51,9 @@ def test_what_nobody_reads_is_neither_deserialized_nor_serialized() -> None:
     written = run(builder.build(), ("a", "x"), ("b", "y"))
     assert [row[:2] for row in written.topics["out"]] == [(b"b", b"y")]
     assert [row[0] for row in written.topics["counts"]] == [b"a", b"b"]
-    assert (key.read, value.read) == ([b"a", b"b"], [b"x", b"y"])
-    assert key.written == value.written == []
+    # A key is read and written once more, when it comes first: another serde's key may have several forms.
+    assert (key.read, value.read) == ([b"a", b"a", b"b", b"b"], [b"x", b"y"])
+    assert (key.written, value.written) == (["a", "b"], [])
 
 
 def test_children_share_what_they_both_read() -> None:

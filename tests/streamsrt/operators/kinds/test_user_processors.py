@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamsrt.errors import ConfigError, UserError
+from streamsrt.operators.engine.handlers import ExceptionHandlers, log_and_continue
 from streamsrt.testing.mock_processor_context import MockProcessorContext
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
-from topology import Processor, ProcessorContext, Record, Store, StreamsBuilder, Topology, serdes
+from streamsrt.wire.records import Headers, RecordColumns
+from tests.streamsrt.operators.programs import Written, final_rows, new_task
+from topology import Processor, ProcessorContext, PunctuationType, Record, Store, StreamsBuilder, Topology, serdes
 
 CONFIG = {"application.id": "shop", "app.limit": 3, "app.mode": "strict", "default.key.serde": "string"}
 
@@ -171,3 +175,71 @@ def test_the_context_of_a_test_has_it_all(tmp_path: Path) -> None:
     own = MockProcessorContext(state_dir=tmp_path)
     assert own.state_dir == tmp_path
     assert own.application_id == "mock"
+
+
+class Ticks(Processor[str, int, str, object]):
+    """Counts values per key, forwards what it knows of each record, and now and then what it has counted."""
+
+    def init(self, context: ProcessorContext[str, object]) -> None:
+        self.context = context
+        self.counts = context.get_state_store("counts")
+        context.schedule(10, PunctuationType.STREAM_TIME, self.tick)
+
+    def process(self, record: Record[str, int]) -> None:
+        value, metadata = record.value, self.context.record_metadata
+        assert metadata is not None
+        if value == 13:
+            raise ArithmeticError("unlucky")
+        self.counts.put(record.key, None if value == 2 else (self.counts.get(record.key) or 0) + 1)
+        known = [value, self.counts.get(record.key), metadata.offset, self.context.current_stream_time_ms()]
+        self.context.forward(record.with_value({1} if value == 1 else known))
+        if value == 3:
+            self.context.forward(record.with_timestamp(5).with_value(None))
+            self.context.forward(record.with_headers((("h", b"1"),)).with_value("headers"))
+
+    def tick(self, now_ms: int) -> None:
+        for key, count in self.counts.all():
+            self.context.forward(Record(key, count, now_ms))
+
+
+@pytest.mark.parametrize("with_headers", [False, True])
+@pytest.mark.parametrize("caching", [False, True])
+def test_a_processor_right_behind_its_source_does_what_it_does_behind_a_step(with_headers: bool, caching: bool) -> None:
+    draw = random.Random(1)
+    values = [draw.choice([b"x", *(n.to_bytes(4, "big") for n in (1, 2, 3, 13, 20, 21))]) for _ in range(300)]
+    keys = [draw.choice([b"a", b"b", b"c", b"\xff"]) for _ in values]
+    times = [1_000 + n + draw.randrange(8) for n in range(len(values))]
+    headers: list[Headers] | None = [(("n", b"%d" % n),) for n in range(len(values))] if with_headers else None
+
+    told = {"__streams.errors.exception", "__streams.errors.offset", "__streams.errors.message"}
+
+    def ran(is_direct: bool) -> tuple[Any, ...]:
+        builder = StreamsBuilder()
+        builder.add_state_store(Store("counts", key=serdes.string, value=serdes.long, caching=caching))
+        stream = builder.stream("in", key=serdes.string, value=serdes.integer)
+        if not is_direct:
+            stream = stream.filter(lambda key, value: True)
+        counted = stream.process(Ticks, stores=["counts"], name="ticks")
+        counted.to("out", key=serdes.string, value=serdes.json, name="written")
+        skips = ExceptionHandlers(
+            deserialization=log_and_continue,
+            processing=log_and_continue,
+            production=log_and_continue,
+            dead_letter_topic="letters",
+        )
+        written = Written()
+        task = new_task(builder.build(), written, handlers=skips)
+        task.add_batch("in", 0, RecordColumns(keys, values, times, 0, len(keys), None, headers))
+        while task.process(70, 0):
+            task.prepare_commit()
+            task.post_commit(None)
+        letters = [
+            (*row[:3], {name: value for name, value in row[3] if name in told}) for row in written.topics.pop("letters")
+        ]
+        return written.topics, letters, final_rows(task), task.counters()
+
+    direct = ran(True)
+    assert len(direct[1]) > 100
+    failed = "failed_deserialization", "failed_processing", "failed_production"
+    assert all(direct[3][name] > 10 for name in failed)
+    assert direct == ran(False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from aiokafka.errors import KafkaError
@@ -10,7 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
 from streamsrt.wire.primitives import Buffer, DecodeError
-from streamsrt.wire.records import HEADER_SIZE_BYTES, decode_batch
+from streamsrt.wire.records import HEADER_SIZE_BYTES, RecordColumns, decode_batch
 from streamsrt.wire.records.plain import read_number
 
 SLACK = bytes(40)
@@ -31,6 +31,15 @@ def read_one_by_one(batch: bytes) -> Columns | None:
         return None
     keys, values, timestamps = map(list, zip(*rows, strict=True))
     return keys, values, timestamps
+
+
+def rows_of(items: Iterable[RecordColumns]) -> list[tuple[int, bytes | None, bytes | None, int]]:
+    """Offset, key, value and timestamp of each record."""
+    return [
+        (columns.offset_at(index), *row)
+        for columns in items
+        for index, row in enumerate(zip(columns.keys, columns.values, columns.timestamps, strict=True))
+    ]
 
 
 def without_attributes(batch: bytes) -> bytes:
