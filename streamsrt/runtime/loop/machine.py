@@ -224,14 +224,16 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
         schedule, has_outputs = schedule.set(Deadline.SEND, now_ms + state.settings.linger_ms), False
         actions.append(SendOutputs())
     is_due = schedule.is_due(Deadline.COMMIT, now_ms)
-    if not (commit_requested or is_due):
-        if state.is_polling and schedule.is_due(Deadline.COMMIT_SOME, now_ms):
-            actions.append(CommitAll(state.commit_parts))
+    if commit_requested or is_due:
+        commits: tuple[Action, ...] = (CommitAll(),)
+    elif state.is_polling and schedule.is_due(Deadline.COMMIT_SOME, now_ms):
+        commits = (CommitAll(state.commit_parts),)
     else:
-        actions.append(CommitAll())
-        if schedule.is_due(Deadline.PURGE, now_ms):
-            schedule = schedule.set(Deadline.PURGE, now_ms + state.settings.purge_interval_ms)
-            actions.append(PurgeRepartitionTopics())
+        commits = ()
+    actions += commits
+    if commits and schedule.is_due(Deadline.PURGE, now_ms):
+        schedule = schedule.set(Deadline.PURGE, now_ms + state.settings.purge_interval_ms)
+        actions.append(PurgeRepartitionTopics())
     late = _lateness(state, iteration, records, now_ms) if is_due else None
     if late is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
         schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)

@@ -257,6 +257,19 @@ def test_repartition_topics_are_purged_after_a_commit_only() -> None:
     assert PurgeRepartitionTopics() not in loop.iteration(requested=True)
 
 
+def test_repartition_topics_are_purged_where_all_commits_are_parts() -> None:
+    loop = Loop()
+    loop.iteration()
+    loop.handle(Committed(tasks=4, committed=4, work_ms=7.9))
+    purges = []
+    for _ in range(24):
+        actions = loop.iteration(wait_ms=250)
+        assert CommitAll(4) in actions
+        purges.append(PurgeRepartitionTopics() in actions)
+        loop.handle(Committed(tasks=4, committed=1, work_ms=1.9))
+    assert purges.count(True) == 2
+
+
 def test_nothing_is_processed_or_sent_while_it_is_paused() -> None:
     loop = Loop()
     loop.handle(IterationBegan(has_work=True))
