@@ -272,8 +272,7 @@ class KeyValueCache(dict[bytes, Entry]):
     def __missing__(self, key: bytes) -> Entry:
         entry = self._previous.pop(key, None)
         if entry is None:
-            row = self.pending[key] if key in self.pending else self.store.get(key)
-            entry = self.format.load(key, row)
+            entry = self.format.load(key, self._row(key))
         self[key] = entry
         return entry
 
@@ -417,13 +416,17 @@ class KeyValueCache(dict[bytes, Entry]):
         entry = self[key]
         if not entry.dirty:
             return entry
-        return self.format.load(key, self.pending[key] if key in self.pending else self.store.get(key))
+        return self.format.load(key, self._row(key))
+
+    def _row(self, key: bytes) -> bytes | None:
+        """The row that is stored, or waits for that."""
+        return self.pending[key] if key in self.pending else self.store.get(key)
 
     def value_before(self, entry: Entry) -> Any:
         """What a changed entry's row was before it was changed, since the last flush."""
         if entry.old is UNREAD:
             key = entry.key
-            entry.old = self.format.load(key, self.pending[key] if key in self.pending else self.store.get(key)).value
+            entry.old = self.format.load(key, self._row(key)).value
         return entry.old
 
     def read_olds(self, flushed: Flushed) -> None:

@@ -231,7 +231,10 @@ def _records(
         sizes = np.array([_DELETED if row is None else len(row) for row in rows])
         return _Records(table, key_sizes, *_in_turn(b"".join(filter(None, rows)), sizes))
     given: Sequence[bytes] = rows  # type: ignore[assignment]  # none of them is None
-    return _Records(table, key_sizes, *_in_turn(b"".join(given), np.fromiter(map(len, given), np.int64, count)))
+    joined, sizes = b"".join(given), np.fromiter(map(len, given), np.int64, count)
+    if joined and int(sizes.min()) == int(sizes.max()):
+        return _Records(table, key_sizes, np.frombuffer(joined, np.uint8), None, sizes)
+    return _Records(table, key_sizes, *_in_turn(joined, sizes))
 
 
 def _in_turn(values: bytes, sizes: _Sizes) -> tuple[_Bytes, _Positions, _Sizes]:

@@ -40,7 +40,7 @@ from streamsrt.state.sessions import SessionBytesStore, session_key, split_sessi
 from streamsrt.state.sliding_cache import SlidingCache
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore, is_stored_version
-from streamsrt.state.versioned_cache import VersionedCache, VersionPut
+from streamsrt.state.versioned_cache import VersionedCache, VersionedEntry, VersionPut
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import (
     SEGMENT_BYTES,
@@ -171,16 +171,16 @@ def _log_by_key(log_row: LogRow) -> OnChange[Entry | VersionPut]:
 
 
 def _view_by_key(cache: KeyValueCache | VersionedCache, serialize: Serialize) -> View:
-    def row(key: object) -> TableRow:
-        entry = cache[serialize(key)]
-        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
-
-    return row
+    return _found_by_key(cache.__getitem__, serialize)
 
 
 def _forwarded_by_key(cache: KeyValueCache, serialize: Serialize) -> View:
+    return _found_by_key(cache.forwarded, serialize)
+
+
+def _found_by_key(find: Callable[[bytes], Entry | VersionedEntry], serialize: Serialize) -> View:
     def row(key: object) -> TableRow:
-        entry = cache.forwarded(serialize(key))
+        entry = find(serialize(key))
         return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
 
     return row
@@ -234,16 +234,16 @@ def _log_window(log_row: LogRow) -> OnChange[Entry]:
 
 
 def _window_view(cache: WindowCache, serialize: Serialize) -> View:
-    def row(key: Windowed[object]) -> TableRow:
-        entry = cache[key.start_ms][serialize(key.key)]
-        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
-
-    return row
+    return _found_by_window(lambda key, start: cache[start][key], serialize)
 
 
 def _forwarded_windows(cache: WindowCache, serialize: Serialize) -> View:
+    return _found_by_window(cache.forwarded, serialize)
+
+
+def _found_by_window(find: Callable[[bytes, int], Entry], serialize: Serialize) -> View:
     def row(key: Windowed[object]) -> TableRow:
-        entry = cache.forwarded(serialize(key.key), key.start_ms)
+        entry = find(serialize(key.key), key.start_ms)
         return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
 
     return row

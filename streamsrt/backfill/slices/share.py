@@ -19,38 +19,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
+from streamsrt.operators.engine.canonical_keys import CanonicalKeys
 from topology.spec.codecs import ProgramSerde, has_one_form
 
 _MIX, _SHIFT, _MASK = np.uint64(2654435761), np.uint64(16), np.uint64(0xFFFF)
 """Single bits of a checksum may be the same for all keys that are alike."""
 
 
-_REMEMBERED_KEYS = 100_000
-
-
 class WrittenKeys:
     """Keys as their serde writes them. Those that it can't read stay as they are."""
 
     def __init__(self, serde: ProgramSerde) -> None:
-        self._serde = None if has_one_form(serde) else serde
-        self._known: dict[bytes | None, bytes | None] = {None: None}
+        self._canonical = None if has_one_form(serde) else CanonicalKeys(serde)
 
     def of(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
         """The same keys."""
-        if self._serde is None:
+        canonical = self._canonical
+        if canonical is None:
             return keys
-        known = self._known
-        if len(known) > _REMEMBERED_KEYS:
-            known = self._known = {None: None}
-        known.update((key, self._written(key)) for key in set(keys) - known.keys() if key is not None)
-        return [known[key] for key in keys]
-
-    def _written(self, key: bytes) -> bytes:
-        assert self._serde is not None
         try:
-            return self._serde.serialize(self._serde.deserialize(key))
+            return list(map(canonical.__getitem__, keys))
         except Exception:  # noqa: BLE001  # a user's serde may raise anything, and the task reports it
-            return key
+            return [_written(canonical, key) for key in keys]
+
+
+def _written(canonical: CanonicalKeys, key: bytes | None) -> bytes | None:
+    try:
+        return canonical[key]
+    except Exception:  # noqa: BLE001  # as above
+        return key
 
 
 def _places(keys: Sequence[bytes], count: int) -> NDArray[np.uint64]:

@@ -6,13 +6,13 @@ does what the generated code does, with objects instead of columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from streamsrt.assignment.topology import is_legal_topic
 from streamsrt.errors import MissingTopicError, RecordError, StateError, UserError
-from streamsrt.operators.engine.environment import Environment, ProcessedRecord, SkippedAtSinkError
+from streamsrt.operators.engine.environment import Environment, SkippedAtSinkError
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.placement import Choice, checked
 from streamsrt.state.access import OnChange
@@ -39,19 +39,10 @@ Forward = Callable[..., None]
 """``forward(key, value, timestamp, headers[, old])``."""
 
 
-class TakeRun(Protocol):
-    """Processes records one after the other: the raw key, the raw value and the timestamp of each."""
-
-    def __call__(
-        self,
-        rows: Iterator[tuple[bytes | None, bytes | None, int]],
-        position: ProcessedRecord,
-        from_key: Callable[..., object] | None,
-        from_value: Callable[..., object] | None,
-        undecodable: Callable[[BaseException], None],
-        /,
-    ) -> None:
-        """``from_key``, ``from_value``: None where bytes stay as they are. ``undecodable`` handles what they raise."""
+TakeRun = Callable[..., None]
+"""``take_run(rows, position, from_key, from_value, undecodable)``: processes records one after the other. ``rows``: the
+raw key, the raw value and the timestamp of each. ``from_key``, ``from_value``: None where bytes stay as they are;
+``undecodable`` handles what they raise."""
 
 
 class PlainSink(NamedTuple):

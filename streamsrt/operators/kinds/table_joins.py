@@ -99,16 +99,15 @@ def make_table_join_merge(builder: PathBuilder, node: ProcessorNode, made: PathN
         return forward
     serialize = env.plan.key_serde(env.plan.specs[store]).serialize
     change, cache = builder.change(store), table_cache(env.caches, store)
-    cached, sends_old = env.plan.is_cached(store), node.sends_old_values
+    cached = env.plan.is_cached(store)
+    sends_old = node.sends_old_values and not cached
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         raw = serialize(key)
-        if cached:
-            change(raw, value, timestamp, headers, -1)
-            return
         before = cache[raw].value if sends_old else None
         change(raw, value, timestamp, headers, -1)
-        forward(key, value, timestamp, headers, before)
+        if not cached:
+            forward(key, value, timestamp, headers, before)
 
     return process
 
@@ -172,14 +171,11 @@ def _emit_look_up(c: Compiler, node: ProcessorNode, op: operations.TableTableJoi
     """The variables that hold the other side's value and timestamp."""
     e = c.emitter
     other, other_ms = e.temp("x"), e.temp("t")
-    if _joins_forwarded(c.plan, node, op):
-        row_of = e.bind("row_of", view_as_forwarded(c.plan, c.caches, op.table))
-        e.line(f"{other}, {other_ms} = {row_of}({e.obj(flow.key)})")
-        return other, other_ms
+    view = view_as_forwarded if _joins_forwarded(c.plan, node, op) else table_view
     lookup = table_lookup(c.plan, op.table)
     plain = lookup is not None and not lookup.steps and rows_of(c.plan.specs[lookup.store]) is RowsOfKey.ONE
-    if lookup is None or not plain or isinstance(flow.key, WindowedSlot):
-        row_of = e.bind("row_of", table_view(c.plan, c.caches, op.table))
+    if view is view_as_forwarded or lookup is None or not plain or isinstance(flow.key, WindowedSlot):
+        row_of = e.bind("row_of", view(c.plan, c.caches, op.table))
         e.line(f"{other}, {other_ms} = {row_of}({e.obj(flow.key)})")
         return other, other_ms
     key, entry = e.raw(flow.key, c.plan.key_serde(c.plan.specs[lookup.store])), e.temp("e")

@@ -18,7 +18,7 @@ from streamsrt.wire.records.columns import Placed
 from streamsrt.wire.records.header import BatchHeader
 from streamsrt.wire.records.items import WIDTH_MAX, Bytes, Numbers
 from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX
-from streamsrt.wire.records.unlike import ends_of_records, numbers_at
+from streamsrt.wire.records.unlike import ends_of_records, heads_of, numbers_at
 
 PLACED_RECORDS_MIN = 256
 """Fewer records cost less one by one."""
@@ -40,14 +40,10 @@ def read_placed(batches: Sequence[BatchRecords]) -> Placed | None:
     ends = _ends(data, table, batches, counts)
     if ends is None:
         return None
-    at = np.empty(len(ends), np.int64)
-    at[0], at[1:] = 0, ends[:-1]
-    at += 1 + (table.take(at) >> 7)
-    if table.take(at, mode="clip").any():
+    heads = heads_of(table, ends)
+    if heads is None:
         return None
-    deltas, at = numbers_at(table, at + 1)
-    offset_deltas, at = numbers_at(table, at)
-    key_sizes, keys_at = numbers_at(table, at)
+    deltas, offset_deltas, key_sizes, keys_at = heads
     value_sizes, values_at = numbers_at(table, keys_at + np.maximum(key_sizes, 0))
     at = values_at + np.maximum(value_sizes, 0)
     if min(int(key_sizes.min()), int(value_sizes.min())) < -1 or (at + 1).tobytes() != ends.tobytes():

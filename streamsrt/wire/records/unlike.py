@@ -53,14 +53,10 @@ def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlik
         return None
     table = np.frombuffer(records, np.uint8)
     ends = np.array(found, np.int64)
-    at = np.empty(count, np.int64)
-    at[0], at[1:] = 0, ends[:-1]
-    at += 1 + (table.take(at) >> 7)
-    if table.take(at, mode="clip").any():
+    heads = heads_of(table, ends)
+    if heads is None:
         return None
-    deltas, at = numbers_at(table, at + 1)
-    offsets, at = numbers_at(table, at)
-    key_sizes, at = numbers_at(table, at)
+    deltas, offsets, key_sizes, at = heads
     sizes_min = int(key_sizes.min())
     if sizes_min < -1 or offsets.tobytes() != _COUNTING[:count].tobytes():
         return None
@@ -98,6 +94,19 @@ def ends_of_records(records: Buffer, at: int, count: int, ends: list[int]) -> bo
     except IndexError:
         return False
     return True
+
+
+def heads_of(table: _Bytes, ends: _Positions) -> tuple[_Positions, _Positions, _Positions, _Positions] | None:
+    """Timestamp deltas, offset deltas and key sizes of records that end there, and where their keys begin; None where a
+    record has attributes. Lengths have one byte or two."""
+    at = np.empty(len(ends), np.int64)
+    at[0], at[1:] = 0, ends[:-1]
+    at += 1 + (table.take(at) >> 7)
+    if table.take(at, mode="clip").any():
+        return None
+    deltas, at = numbers_at(table, at + 1)
+    offsets, at = numbers_at(table, at)
+    return deltas, offsets, *numbers_at(table, at)
 
 
 def numbers_at(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
