@@ -241,7 +241,7 @@ class LocalVersionedStore(_LocalStore):
         return found
 
     def versions(self, key: Key) -> list[VersionedRecord[Value]]:
-        """All versions that have not expired, newest first."""
+        """All versions that are stored, newest first; expired ones are removed some at a time."""
         answers = self._answers(MultiVersionedKeyQuery(key))
         found = list(chain.from_iterable(answers.values()))
         if not found:

@@ -260,17 +260,19 @@ class VersionedAccess(_Access[VersionedCache, VersionPut]):
     """A versioned store (:class:`topology.spec.stores.VersionedKeyValueStore`)."""
 
     def put(self, key: object, value: object, timestamp: int) -> int | None:
+        return self._put(key, value, timestamp).valid_to_ms
+
+    def _put(self, key: object, value: object, timestamp: int) -> VersionPut:
         _, headers, sequence = self._now()
         _check_time(self.name, "the time from which a version is valid", timestamp)
         put = self._cache.put(self._serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(put)
-        return put.valid_to_ms
+        return put
 
     def delete(self, key: object, timestamp: int) -> Version | None:
         before = self.get(key, timestamp)
-        self.put(key, None, timestamp)
-        return before
+        return before if self._put(key, None, timestamp).is_stored else None
 
     def get(self, key: object, as_of: int | None = None) -> Version | None:
         found = self._cache.version(self._serialize(key), as_of)

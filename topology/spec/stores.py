@@ -291,13 +291,20 @@ class VersionedKeyValueStore(Protocol[K_contra, V]):
         """
 
     def delete(self, key: K_contra, timestamp: int) -> VersionedRecord[V] | None:
-        """Deletes from ``timestamp`` on, and returns the version that was valid then."""
+        """Deletes from ``timestamp`` on, and returns the version that was valid then.
+
+        Deletes nothing, and returns None, if ``timestamp`` is too long ago to be kept.
+        """
 
     def get(self, key: K_contra, as_of: int | None = None) -> VersionedRecord[V] | None:
         """The newest version, or the one valid at ``as_of``; None if there is none or it has expired."""
 
     def versions(self, key: K_contra) -> list[VersionedRecord[V]]:
-        """All versions of a key that have not expired, newest first."""
+        """All versions of a key that are stored, newest first.
+
+        Expired ones, which ``get()`` no longer returns, are removed some at a time, as whole segments, and are among
+        these until then.
+        """
 
 
 class SessionStore(Protocol[K, V]):

@@ -127,11 +127,20 @@ class HostThread:
 _UNWINDINGS_MAX = 100
 
 
-class GreenletBlocking:
-    """Lets a host's thread wait. Implements :class:`streamsrt.client.blocking.Blocking`."""
+_WORKED_MAX_NS = 8_000_000
+"""Between two looks at it: up to four parts of a commit (:mod:`streamsrt.runtime.loop.commit_parts`)."""
 
-    def __init__(self) -> None:
+
+class GreenletBlocking:
+    """Lets a host's thread wait. Implements :class:`streamsrt.client.blocking.Blocking`.
+
+    ``chance`` decides how long the thread says that it has computed.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
         self.thread: HostThread | None = None
+        self._chance = chance
+        self._worked_ns = 0
 
     def _park(self, timeout_s: float | None) -> bool:
         assert self.thread is not None
@@ -156,8 +165,9 @@ class GreenletBlocking:
         self._park(timeout_s)
 
     def worked_ns(self) -> int:
-        """Computing takes no time here."""
-        return 0
+        """Computing takes no time here. But long and short commits lead to other decisions, and both are to be tried."""
+        self._worked_ns += self._chance.randrange(_WORKED_MAX_NS)
+        return self._worked_ns
 
 
 class _Flag:

@@ -135,7 +135,7 @@ class Instance:
         self._world.note(self.name, f"joins by {config.group_protocol}")
         if config.group_instance_id is not None:
             config = StreamsConfig.of(config, group_instance_id=f"{config.group_instance_id}-{self.name}")
-        blocking = GreenletBlocking()
+        blocking = GreenletBlocking(random.Random(f"{self._seed}/{self.starts}/computing"))
         work = self._work(life, blocking, replace(topology, epoch=epoch), config)
         life.thread = blocking.thread = HostThread(host, self._world.loop, work)
 

@@ -18,6 +18,7 @@ from topology import (
     Store,
     TopologyError,
     ValueAndTimestamp,
+    VersionedRecord,
     serdes,
 )
 
@@ -129,3 +130,16 @@ def test_a_context_of_process_values_refuses_another_key() -> None:
         CapturedForward(Record("tick", "tock", 8)),
     ]
     assert timer.start_time_ms == 1_704_099_600_000
+
+
+def test_a_version_is_deleted_only_where_history_reaches() -> None:
+    context = MockProcessorContext()
+    versions = context.add_state_store(
+        Store("versions", kind="versioned", key=serdes.string, value=serdes.string, retention=10)
+    )
+    versions.put("a", "old", 100)
+    versions.put("b", "x", 1_000)
+    assert versions.delete("a", 500) is None, "nothing was deleted"
+    assert versions.get("a", 600) == versions.get("a") == VersionedRecord("old", 100)
+    assert versions.delete("b", 1_000) == VersionedRecord("x", 1_000)
+    assert (versions.get("b"), versions.put("b", "y", 1_005)) == (None, None)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from streamsrt.operators.kinds import counting
+from streamsrt.runtime.loop.commit_parts import CommitTurns
+from streamsrt.runtime.loop.values import Committed
 from streamsrt.testing.simulator import simulate_seeds
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS, expected
 
@@ -78,3 +80,29 @@ def test_at_least_once(name: str, first: int) -> None:
         **program.at_least_once,
     )
     assert len({result.digest for result in results}) == _AT_ONCE
+
+
+@pytest.mark.parametrize(("name", "first"), _parts({"word count": 50, "join": 50}))
+def test_at_least_once_with_commits_in_parts(name: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several tasks in an instance, some commits are of a part of them."""
+    right, parts = CommitTurns.ended, 0
+
+    def ended(self: CommitTurns, *, is_atomic: bool) -> Committed:
+        nonlocal parts
+        committed = right(self, is_atomic=is_atomic)
+        parts += committed.committed < committed.tasks
+        return committed
+
+    monkeypatch.setattr(CommitTurns, "ended", ended)
+    program = PROGRAMS[name]
+    results = simulate_seeds(
+        program.topology(),
+        seeds=range(first, first + _AT_ONCE),
+        inputs=program.inputs,
+        config={**AT_LEAST_ONCE, "commit.interval.ms": 1000},
+        instances=2,
+        partitions=6,
+        **program.at_least_once,
+    )
+    assert len({result.digest for result in results}) == _AT_ONCE
+    assert parts > _AT_ONCE
