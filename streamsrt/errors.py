@@ -53,8 +53,8 @@ class ConfigError(UserError):
 
 
 class MissingTopicError(UserError):
-    """A topic that the topology reads does not exist. Create it, e.g. with ``streamsrt topics create``, or correct
-    its name."""
+    """A topic that the topology reads or writes does not exist. Create it, e.g. with ``streamsrt topics create``, or
+    correct its name."""
 
 
 class TopologyMismatchError(UserError):

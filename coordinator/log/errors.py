@@ -111,6 +111,8 @@ class LogStorageError(LogError):
     """The disk failed: KAFKA_STORAGE_ERROR. What was appended before is still readable."""
 
     error_code = 56
+    then: ClassVar = "The log takes no records until the broker is started again"
+    """What follows, for the broker's own log."""
 
     def __init__(self, file: Path, cause: OSError | None, reason: str) -> None:
         self.file = file
@@ -121,6 +123,8 @@ class LogStorageError(LogError):
 
 class LogFullError(LogStorageError):
     """No space for the append. Nothing of it stays; free some space and append again."""
+
+    then = "Records are refused until there is space"
 
 
 class LogFailedError(LogStorageError):

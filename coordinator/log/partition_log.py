@@ -34,7 +34,7 @@ from coordinator.log.compaction.survivors import AbortedData, Survivors
 from coordinator.log.compaction.swap import discard_swaps, swap_path
 from coordinator.log.config import Fsync, LogConfig, TimestampType
 from coordinator.log.contents import admit, stamped
-from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
+from coordinator.log.errors import LogClosedError, LogFailedError, LogStorageError, OffsetOutOfRangeError
 from coordinator.log.files import sync_directory, with_suffix
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
@@ -59,6 +59,7 @@ class PartitionLog:
         self._syncer = syncer
         self._noted_round = -1
         self._failure: LogFailedError | None = None
+        self._is_refusing = False
         self._closed = False
         self._checkpoint_lock = threading.Lock()
         self._unsynced_directories: set[Path] = set()
@@ -219,10 +220,23 @@ class PartitionLog:
             append_time_ms = now_ms
             parsed = stamped(parsed, now_ms)
         base_offset = self._end
-        self._write(parsed, now_ms)
+        try:
+            self._write(parsed, now_ms)
+        except LogStorageError as error:
+            self._tell_refused(error)
+            raise
+        if self._is_refusing:
+            self._is_refusing = False
+            logger.warning("%s takes records again", self.directory)
         if self._config.fsync is not Fsync.NEVER and self._noted_round != self._syncer.round:
             self._noted_round = self._syncer.note(self)
         return AppendInfo(base_offset, self._end - 1, append_time_ms, self._start, duplicate=False)
+
+    def _tell_refused(self, error: LogStorageError) -> None:
+        """Clients repeat their requests: that the disk refuses is told once."""
+        if not self._is_refusing:
+            self._is_refusing = True
+            logger.error("%s. %s", error, error.then)
 
     def _check_producer(self, parsed: list[Batch], *, from_coordinator: bool) -> WrittenBatch | None:
         header = parsed[0][0]

@@ -153,12 +153,23 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     if result.result is None:
         return 404, {
             "error": "KeyNotFound",
-            "message": f"store {store!r} has no key {text!r} in partition {partition}, where the default partitioner puts "
-            f"it. If producers place keys otherwise, /stores/{store}/range finds it",
+            "message": _no_row(store, text, partition, as_of_ms),
             "partition": partition,
             "position": result.position.to_json(),
         }
     return 200, {**row_json(key, result.result), "partition": partition, "position": result.position.to_json()}
+
+
+def _no_row(store: str, text: str, partition: int, as_of_ms: int | None) -> str:
+    if as_of_ms is None:
+        return (
+            f"store {store!r} has no key {text!r} in partition {partition}, where the default partitioner puts it. If "
+            f"producers place keys otherwise, /stores/{store}/range finds it"
+        )
+    return (
+        f"store {store!r} has no value of {text!r} as of {as_of_ms} in partition {partition}: there was none, or its "
+        f"history does not reach that far back. /stores/{store}/versions/{quote(text, safe='')} shows what is stored"
+    )
 
 
 def windows_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer | Page:

@@ -371,6 +371,29 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, syncer: Syncer)
     log.close()
 
 
+def test_that_the_disk_is_full_is_told_once_and_that_there_is_space_again(
+    tmp_path: Path, syncer: Syncer, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path / "t-0", syncer, ROOMY)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for _ in range(2):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (log.size_bytes, hard))
+        try:
+            for _ in range(3):
+                with pytest.raises(LogFullError):
+                    log.append(batch(b"x"), now_ms=0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        log.append(batch(b"x"), now_ms=0)
+        log.append(batch(b"x"), now_ms=0)
+    refused, taken = "Records are refused until there is space", f"{tmp_path / 't-0'} takes records again"
+    told = [record.getMessage() for record in caplog.records]
+    assert [refused in text for text in told] == [True, False] * 2
+    assert told[1] == told[3] == taken
+    assert "bytes could not be appended: File too large" in told[0]
+    log.close()
+
+
 def test_a_refused_batch_of_a_producer_may_come_again(tmp_path: Path, syncer: Syncer) -> None:
     log = open_log(tmp_path / "t-0", syncer, ROOMY)
     log.append(produced(7, 0), now_ms=0)

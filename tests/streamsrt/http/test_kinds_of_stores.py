@@ -140,6 +140,11 @@ def test_every_kind_of_store_from_any_instance_and_from_standbys(scene: Scene) -
                     "every instance answers for every key and kind",
                 )
 
+            status, body = get(servers[0], f"/stores/history/keys/{KEYS[0]}?as_of=999")
+            assert (status, body["error"]) == (404, "KeyNotFound")
+            assert "as of 999" in body["message"]
+            assert f"/stores/history/versions/{KEYS[0]} shows" in body["message"]
+
             def roles(streams: KafkaStreams, role: str) -> int:
                 return sum(
                     task.role == role and task.phase in ("running", "standby") for task in streams.progress.tasks
