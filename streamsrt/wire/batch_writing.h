@@ -118,7 +118,8 @@ static inline Py_ssize_t measured(Columns *columns, Py_ssize_t index)
     PyObject *time = PyList_GET_ITEM(columns->timestamps, index);
     Py_ssize_t key_size = written_size(PyList_GET_ITEM(columns->keys, index));
     Py_ssize_t value_size = written_size(PyList_GET_ITEM(columns->values, index));
-    if (!PyLong_CheckExact(time) || key_size < 0 || value_size < 0 || key_size > ITEM_BYTES_MAX || value_size > ITEM_BYTES_MAX)
+    if (!PyLong_CheckExact(time) || key_size < 0 || value_size < 0 || key_size > ITEM_BYTES_MAX ||
+        value_size > ITEM_BYTES_MAX)
         return -1;
     int overflow;
     int64_t at = PyLong_AsLongLongAndOverflow(time, &overflow);
@@ -177,7 +178,8 @@ static int room_in_all(Columns *columns, PyObject *const *writers, Py_ssize_t co
 }
 
 /* Writes all records or none. 1: they are written; 0: they can't be; -1: with an error set. */
-static int write_all(Columns *columns, PyObject *const *writers, Py_ssize_t count, PyObject *placed_by, Py_ssize_t null_writer)
+static int write_all(Columns *columns, PyObject *const *writers, Py_ssize_t count, PyObject *placed_by,
+                     Py_ssize_t null_writer)
 {
     if (!open_records(columns))
         return -1;
@@ -268,7 +270,8 @@ static PyObject *WrittenRecords_times(WrittenRecords *self, PyObject *const *arg
     return result;
 }
 
-PyDoc_STRVAR(written_bounds_doc, "bounds()\n--\n\nThe time of the first record, and the highest one; there is at least one record.");
+PyDoc_STRVAR(written_bounds_doc,
+"bounds()\n--\n\nThe time of the first record, and the highest one; there is at least one record.");
 
 static PyObject *WrittenRecords_bounds(WrittenRecords *self, PyObject *nothing)
 {
