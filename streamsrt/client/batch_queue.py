@@ -8,14 +8,16 @@ from streamsrt.client.values import TopicPartition
 
 
 class QueuedBatch:
-    """One record batch to send. ``number`` orders those of a partition; parts of (7,) are (7, 0) and (7, 1)."""
+    """One record batch to send. ``number`` orders those of a partition; parts of (7,) are (7, 0) and (7, 1). ``parts``: what
+    is sent, once it is ``stamped``: the records of ``data``, which are not copied, behind a head of their own."""
 
-    __slots__ = ("count", "data", "expires_at", "may_be_written", "number", "sequence", "stamped")
+    __slots__ = ("count", "data", "expires_at", "may_be_written", "number", "parts", "sequence", "stamped")
 
     def __init__(
         self, data: bytes | bytearray | memoryview, count: int, number: tuple[int, ...], expires_at: float
     ) -> None:
         self.data: bytes | bytearray | memoryview = data
+        self.parts: tuple[bytes | memoryview, ...] = ()
         self.count = count
         self.number = number
         self.expires_at = expires_at

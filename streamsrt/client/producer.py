@@ -73,7 +73,7 @@ from streamsrt.client.values import (
 from streamsrt.errors import ProductionError, RequestFailedError, StreamsError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
-from streamsrt.wire.records import stamp_producer
+from streamsrt.wire.records import stamped
 
 PartitionProduceResponse = types.ProduceResponse.PartitionProduceResponse
 
@@ -500,7 +500,7 @@ class Producer:
     def _stamp(self, partition: PartitionQueue, batch: QueuedBatch) -> None:
         batch.sequence = partition.next_sequence
         partition.next_sequence = (partition.next_sequence + batch.count) % SEQUENCES
-        batch.data = stamp_producer(batch.data, self._producer_id, self._producer_epoch, batch.sequence)
+        batch.parts = stamped(batch.data, self._producer_id, self._producer_epoch, batch.sequence)
         batch.stamped = True
 
     async def _produce(self, node_id: int, chosen: _Chosen, confirms: set[int], generation: int) -> None:
@@ -543,7 +543,7 @@ class Producer:
                 topic = topics[name] = types.ProduceRequest.TopicProduceData(
                     name=name, topic_id=ids[name], partition_data=[]
                 )
-            data = types.ProduceRequest.PartitionProduceData(index=number, records=batch.data)
+            data = types.ProduceRequest.PartitionProduceData(index=number, records=batch.parts)
             topic.partition_data.append(data)
         request = types.ProduceRequest(
             transactional_id=None if self._transaction is None else self._transaction.transactional_id,

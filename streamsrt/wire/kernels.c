@@ -297,67 +297,6 @@ static inline unsigned char *write_item(unsigned char *at, PyObject *item)
     return at + size;
 }
 
-PyDoc_STRVAR(write_records_doc,
-"write_records(keys, values, timestamps, base_timestamp)\n--\n\n"
-"The records with the offset deltas 0, 1, ... and without headers. None for what are no lists of bytes, None and times.");
-
-static PyObject *write_records(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
-{
-    if (nargs != 4) {
-        PyErr_SetString(PyExc_TypeError, "write_records takes 4 arguments");
-        return NULL;
-    }
-    for (int each = 0; each < 3; each++)
-        if (!PyList_CheckExact(args[each]))
-            Py_RETURN_NONE;
-    Py_ssize_t count = PyList_GET_SIZE(args[0]);
-    int overflow;
-    int64_t base = PyLong_CheckExact(args[3]) ? PyLong_AsLongLongAndOverflow(args[3], &overflow) : (overflow = 1);
-    if (overflow || base <= -TIME_MAX || base >= TIME_MAX || PyList_GET_SIZE(args[1]) != count ||
-        PyList_GET_SIZE(args[2]) != count || count > INT32_MAX)
-        Py_RETURN_NONE;
-    uint64_t *deltas = PyMem_Malloc((count ? count : 1) * sizeof(uint64_t));
-    if (deltas == NULL)
-        return PyErr_NoMemory();
-    Py_ssize_t total = 0;
-    for (Py_ssize_t index = 0; index < count; index++) {
-        PyObject *time = PyList_GET_ITEM(args[2], index);
-        Py_ssize_t key_size = written_size(PyList_GET_ITEM(args[0], index));
-        Py_ssize_t value_size = written_size(PyList_GET_ITEM(args[1], index));
-        int64_t at = PyLong_CheckExact(time) ? PyLong_AsLongLongAndOverflow(time, &overflow) : (overflow = 1);
-        if (overflow || at <= -TIME_MAX || at >= TIME_MAX || key_size < 0 || value_size < 0)
-            goto unusual;
-        deltas[index] = zigzag(at - base);
-        /* Attributes, and the number of headers. */
-        Py_ssize_t size = 2 + size_of(deltas[index]) + size_of(zigzag(index)) + key_size + value_size;
-        if (size > INT32_MAX)
-            goto unusual;
-        total += size + size_of(zigzag(size));
-    }
-    PyObject *result = PyBytes_FromStringAndSize(NULL, total);
-    if (result == NULL) {
-        PyMem_Free(deltas);
-        return NULL;
-    }
-    unsigned char *at = (unsigned char *)PyBytes_AS_STRING(result);
-    for (Py_ssize_t index = 0; index < count; index++) {
-        PyObject *key = PyList_GET_ITEM(args[0], index), *value = PyList_GET_ITEM(args[1], index);
-        Py_ssize_t size = 2 + size_of(deltas[index]) + size_of(zigzag(index)) + written_size(key) + written_size(value);
-        at = put(at, zigzag(size));
-        *at++ = 0;
-        at = put(at, deltas[index]);
-        at = put(at, zigzag(index));
-        at = write_item(at, key);
-        at = write_item(at, value);
-        *at++ = 0;
-    }
-    PyMem_Free(deltas);
-    return result;
-unusual:
-    PyMem_Free(deltas);
-    Py_RETURN_NONE;
-}
-
 /* ------------------------------------------------------------------------------------------------- partitions */
 
 #define MULTIPLIER 0x5BD1E995u
@@ -520,6 +459,7 @@ static PyObject *first_message(PyObject *self, PyObject *const *args, Py_ssize_t
     return result;
 }
 
+#include "batch_writing.h"
 #include "key_numbers.h"
 
 /* ------------------------------------------------------------------------------------------------- the module */
@@ -528,13 +468,24 @@ static PyMethodDef functions[] = {
     {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
     {"read_items", (PyCFunction)(void (*)(void))read_items, METH_FASTCALL, read_items_doc},
     {"numbers_at", (PyCFunction)(void (*)(void))numbers_at, METH_FASTCALL, numbers_at_doc},
+    {"are_ascending", (PyCFunction)are_ascending, METH_O, are_ascending_doc},
     {"add_counts", (PyCFunction)(void (*)(void))add_counts, METH_FASTCALL, add_counts_doc},
-    {"write_records", (PyCFunction)(void (*)(void))write_records, METH_FASTCALL, write_records_doc},
+    {"write_apart", (PyCFunction)(void (*)(void))write_apart, METH_FASTCALL, write_apart_doc},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"partitions", (PyCFunction)(void (*)(void))partitions, METH_FASTCALL, partitions_doc},
     {"first_message", (PyCFunction)(void (*)(void))first_message, METH_FASTCALL, first_message_doc},
     {NULL, NULL, 0, NULL},
 };
+
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    if (type == NULL)
+        return -1;
+    int failed = PyModule_AddObjectRef(module, name, type);
+    Py_DECREF(type);
+    return failed;
+}
 
 static int fill(PyObject *module)
 {
@@ -543,12 +494,7 @@ static int fill(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "STREAMSRT_PURE is 1");
         return -1;
     }
-    PyObject *type = PyType_FromSpec(&key_numbers_spec);
-    if (type == NULL)
-        return -1;
-    int failed = PyModule_AddObjectRef(module, "KeyNumbers", type);
-    Py_DECREF(type);
-    return failed;
+    return add_type(module, "KeyNumbers", &key_numbers_spec) < 0 ? -1 : add_type(module, "WrittenRecords", &written_spec);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};

@@ -66,6 +66,37 @@ class KeyNumbers:
         return self._numbers.get(key)
 
 
+class RecordsWriter(Protocol):
+    """Records of a partition, written as they come. A buffer: their bytes, behind the head of a batch."""
+
+    def __len__(self) -> int: ...
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+    def add(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        start: int,
+        stop: int,
+        /,
+    ) -> bool:
+        """Writes the records ``start`` to ``stop`` of columns behind the others. False for what are no lists of bytes and of
+        times: nothing was written."""
+
+    def sealed(self, head: bytes, /) -> bytes:
+        """The batch with this head. The records stay until :meth:`clear`."""
+
+    def times(self, start: int, step: int, /) -> list[int]:
+        """Every ``step``-th time from that of record ``start`` on."""
+
+    def bounds(self) -> tuple[int, int]:
+        """The time of the first record, and the highest one; there is at least one record."""
+
+    def clear(self) -> None: ...
+
+
 class Native(Protocol):
     """The module in C."""
 
@@ -89,6 +120,8 @@ class Native(Protocol):
         self, known: Numbers, records: memoryview, positions: Positions, numbers: Times, /
     ) -> list[bytes] | None: ...
 
+    def are_ascending(self, times: Times, /) -> bool: ...
+
     def add_counts(
         self,
         numbers: Times,
@@ -100,9 +133,19 @@ class Native(Protocol):
         /,
     ) -> None: ...
 
-    def write_records(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int], base: int, /
-    ) -> bytes | None: ...
+    @property
+    def WrittenRecords(self) -> type[RecordsWriter]: ...  # noqa: N802
+
+    def write_apart(
+        self,
+        writers: tuple[RecordsWriter, ...],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        placed_by: Sequence[bytes | None],
+        null_partition: int,
+        /,
+    ) -> bool: ...
 
     def partitions(self, keys: Sequence[bytes | None], partition_count: int, null: int, /) -> list[int] | None: ...
 
@@ -191,11 +234,41 @@ def read_records(records: memoryview, record_count: int, base_timestamp: int) ->
     return NativeRecords(keys, values, times, low_ms, high_ms, bool(null_keys), bool(null_values))
 
 
+def new_writer() -> RecordsWriter | None:
+    """Without any records; None where the loops in C were not built."""
+    return None if native is None else native.WrittenRecords()
+
+
 def write_records(
-    keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int], base_timestamp: int
-) -> bytes | None:
-    """Records with the offset deltas 0, 1, ... and without headers. None for what are no lists of bytes and of times."""
-    return None if native is None else native.write_records(keys, values, timestamps, base_timestamp)
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int],
+    start: int = 0,
+    stop: int | None = None,
+) -> RecordsWriter | None:
+    """The records ``start`` to ``stop`` of columns, with the offset deltas 0, 1, ... and without headers.
+
+    None for what are no lists of bytes and of times.
+    """
+    writer = new_writer()
+    if writer is None or not writer.add(keys, values, timestamps, start, len(keys) if stop is None else stop):
+        return None
+    return writer
+
+
+def write_apart(
+    writers: tuple[RecordsWriter, ...],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int],
+    placed_by: Sequence[bytes | None],
+    null_partition: int,
+) -> bool:
+    """Writes each record with the writer of its partition, which Kafka's default partitioner gives its key in ``placed_by``.
+
+    False for what are no lists of bytes and of times: nothing was written.
+    """
+    return native is not None and native.write_apart(writers, keys, values, timestamps, placed_by, null_partition)
 
 
 def partitions(keys: Sequence[bytes | None], partition_count: int, null_partition: int) -> list[int] | None:
@@ -229,6 +302,13 @@ def first_message(parse: Callable[[bytes], T], otherwise: Callable[[bytes], T]) 
 def key_numbers() -> Numbers:
     """Without any keys."""
     return KeyNumbers() if native is None else native.KeyNumbers()
+
+
+def are_ascending(times: Times) -> bool:
+    """Whether none of the times is less than the one before."""
+    if native is not None and times.flags.c_contiguous:
+        return native.are_ascending(times)
+    return bool((times[1:] >= times[:-1]).all())
 
 
 def add_counts(

@@ -18,23 +18,48 @@ typedef struct {
 #define LEAST_SLOTS 64
 #define NO_NUMBER (-1)
 
+/* All of up to eight bytes, of which some may be there twice. Calls of memcpy() and memcmp() for sizes that only the program
+   knows take longer than the rest of a look-up. */
+static inline uint64_t word_of(bytes_at at, Py_ssize_t size)
+{
+    if (size >= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        return word;
+    }
+    if (size >= 4) {
+        uint32_t first, last;
+        memcpy(&first, at, 4);
+        memcpy(&last, at + size - 4, 4);
+        return (uint64_t)first << 32 | last;
+    }
+    return size ? (uint64_t)at[0] << 16 | (uint64_t)at[size / 2] << 8 | at[size - 1] : 0;
+}
+
+static inline uint64_t mixed(uint64_t value, uint64_t word)
+{
+    value = (value ^ word) * 0xC2B2AE3D27D4EB4Fu;
+    return value ^ value >> 32;
+}
+
 static inline uint32_t hash_of(bytes_at key, Py_ssize_t size)
 {
     uint64_t value = 0x9E3779B97F4A7C15u ^ (uint64_t)size;
-    for (; size >= 8; key += 8, size -= 8) {
-        uint64_t word;
-        memcpy(&word, key, 8);
-        value = (value ^ word) * 0xC2B2AE3D27D4EB4Fu;
-        value ^= value >> 32;
-    }
-    if (size) {
-        uint64_t word = 0;
-        memcpy(&word, key, size);
-        value = (value ^ word) * 0xC2B2AE3D27D4EB4Fu;
-        value ^= value >> 32;
-    }
-    value *= 0x9E3779B97F4A7C15u;
-    return (uint32_t)(value >> 32);
+    Py_ssize_t at = 0;
+    for (; at + 8 < size; at += 8)
+        value = mixed(value, word_of(key + at, 8));
+    /* The last eight bytes, some of which may have been taken before. */
+    value = size > 8 ? mixed(value, word_of(key + size - 8, 8)) : mixed(value, word_of(key, size));
+    return (uint32_t)(value * 0x9E3779B97F4A7C15u >> 32);
+}
+
+static inline int are_equal(bytes_at one, bytes_at other, Py_ssize_t size)
+{
+    for (Py_ssize_t at = 0; at + 8 < size; at += 8)
+        if (word_of(one + at, 8) != word_of(other + at, 8))
+            return 0;
+    Py_ssize_t last = size > 8 ? size - 8 : 0;
+    return word_of(one + last, size - last) == word_of(other + last, size - last);
 }
 
 static Slot *new_slots(Py_ssize_t count)
@@ -113,7 +138,7 @@ static inline Slot *slot_of(KeyNumbers *self, bytes_at key, Py_ssize_t size, uin
             return slot;
         if (slot->hash == hash) {
             Py_ssize_t start = self->ends[slot->number];
-            if (self->ends[slot->number + 1] - start == size && memcmp(self->bytes + start, key, size) == 0)
+            if (self->ends[slot->number + 1] - start == size && are_equal(self->bytes + start, key, size))
                 return slot;
         }
         at = (at + 1) & self->mask;
@@ -274,6 +299,21 @@ static PyObject *numbers_at(PyObject *module, PyObject *const *args, Py_ssize_t 
     }
     close_places(&places);
     return new;
+}
+
+PyDoc_STRVAR(are_ascending_doc, "are_ascending(times)\n--\n\nWhether none of the times is less than the one before.");
+
+static PyObject *are_ascending(PyObject *module, PyObject *array)
+{
+    Py_buffer times;
+    if (!room_for(array, PyBUF_SIMPLE, 0, sizeof(int64_t), &times))
+        return NULL;
+    const int64_t *at = times.buf;
+    Py_ssize_t count = times.len / (Py_ssize_t)sizeof(int64_t), index = 1;
+    while (index < count && at[index] >= at[index - 1])
+        index++;
+    PyBuffer_Release(&times);
+    return PyBool_FromLong(index >= count);
 }
 
 PyDoc_STRVAR(add_counts_doc,

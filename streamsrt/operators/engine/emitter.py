@@ -154,15 +154,18 @@ class Emitter:
                 self.epilogue.append(text)
 
     def add(self, to: str, value: str, how: Literal["append", "extend"]) -> None:
-        """Adds to a list that is made before the loop."""
-        self.setup(f"{to} = []", f"{how}_{to} = {to}.{how}")
-        self.line(f"{how}_{to}({value})")
+        """Adds to a list that is made before the loop.
+
+        The method is looked up each time: CPython has an instruction for that, which is quicker than a call of it by name.
+        """
+        self.setup(f"{to} = []")
+        self.line(f"{to}.{how}({value})")
         self._lists[to] = value
 
     def _pass_on(self, columns: dict[str, str]) -> None:
         """Leaves out the loop where rule 4 applies. ``columns``: by the name of their value in a row."""
         lists = self._lists
-        does_nothing_else = len(self.body) == len(lists) and len(self.prologue) == 2 * len(lists)
+        does_nothing_else = len(self.body) == len(lists) and len(self.prologue) == len(lists)
         if does_nothing_else and columns.keys() >= set(lists.values()):
             self.body = []
             # The first column is an iterator, of which a failure tells how far it has come.

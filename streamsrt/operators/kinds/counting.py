@@ -19,6 +19,7 @@ from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, sam
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.counts import Keys
 from streamsrt.state.window_cache import WindowCache
+from streamsrt.wire.kernels import are_ascending
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.columns import Times
 from topology import serdes
@@ -161,9 +162,11 @@ class WindowCounting:
         """Counts records that are in the order of time: none closes a window that contains it."""
         if not keys:
             return
-        time, lasts_ms, last_ms = self._time, self._lasts_ms, int(times[-1])
-        for start in self._starts(int(times[0]), last_ms):
-            low, high = _position(times, start), _position(times, start + self._size_ms)
+        time, size_ms, lasts_ms = self._time, self._size_ms, self._lasts_ms
+        first_ms, last_ms = int(times[0]), int(times[-1])
+        for start in self._starts(first_ms, last_ms):
+            low = 0 if start <= first_ms else _position(times, start)
+            high = len(keys) if last_ms < start + size_ms else _position(times, start + size_ms)
             if start + lasts_ms <= time.ms:
                 self._counters.dropped_late += high - low
             elif high - low == len(keys):
@@ -200,7 +203,7 @@ def _is_in_order(times: Times) -> bool:
     """Whether none is earlier than the one before. That is seen more quickly than the least and the greatest."""
     if isinstance(times, list):
         return times == sorted(times)
-    return bool((times[1:] >= times[:-1]).all())
+    return are_ascending(times)
 
 
 def _position(times: Times, ms: int) -> int:
@@ -211,4 +214,4 @@ def _position(times: Times, ms: int) -> int:
 def _may_count(columns: RecordColumns, cache: KeyValueCache | WindowCache) -> bool:
     if columns.headers is not None or cache.dirty:
         return False
-    return len(columns.keys) >= SHORT_RUN_RECORDS or bool(cache.counts)
+    return len(columns) >= SHORT_RUN_RECORDS or bool(cache.counts)

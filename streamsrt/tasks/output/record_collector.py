@@ -10,7 +10,9 @@
 4. Headers add cost only to partitions that have some.
 5. Short texts that are keys and values at once stay columns of numpy until they are encoded, unless a partition has
    other records before them.
-6. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse batches above
+6. With the loops in C, records are written when they come, as long as they make one batch: while their bytes are in the
+   processor's cache, and so that these are freed. They become columns again where they have to be looked at.
+7. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse batches above
    ``max.message.bytes``.
 """
 
@@ -26,10 +28,10 @@ import numpy as np
 from streamsrt.errors import ProductionError
 from streamsrt.operators.engine.placement import Choice, check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
-from streamsrt.wire.kernels import split
+from streamsrt.wire.kernels import RecordsWriter, new_writer, split, write_apart, write_records
 from streamsrt.wire.murmur2 import PartitionMemo, murmur2_padded
 from streamsrt.wire.primitives import EncodeError
-from streamsrt.wire.records import Headers, encode_batch
+from streamsrt.wire.records import Headers, decode_batch, encode_batch, encode_written
 from streamsrt.wire.records.texts import Texts, Times, encode_texts
 
 Keys = Sequence[bytes | None]
@@ -61,9 +63,10 @@ _TIMES_MAX = 512
 
 
 class _Columns:
-    """Records of one partition. ``texts``: the records instead, where each is a text, with their times."""
+    """Records of one partition. ``texts``: the records instead, where each is a text, with their times; ``writer``: has
+    them instead, written (rule 6), if there are loops in C."""
 
-    __slots__ = ("counted", "enough", "headers", "keys", "texts", "timestamps", "values")
+    __slots__ = ("counted", "enough", "headers", "keys", "texts", "timestamps", "values", "writer")
 
     def __init__(self, enough: int) -> None:
         self.enough = enough
@@ -74,13 +77,36 @@ class _Columns:
         self.timestamps: list[int] = []
         self.headers: list[Headers] | None = None
         self.texts: list[tuple[Texts, Times]] = []
+        self.writer: RecordsWriter | None = new_writer()
 
     def __len__(self) -> int:
-        return sum(len(times) for _, times in self.texts) if self.texts else len(self.keys)
+        if self.texts:
+            return sum(len(times) for _, times in self.texts)
+        return len(self.keys) or (0 if self.writer is None else len(self.writer))
+
+    @property
+    def written(self) -> RecordsWriter | None:
+        """The records, if they are written."""
+        return self.writer if self.writer is not None and len(self.writer) else None
+
+    @property
+    def may_write(self) -> bool:
+        """Whether records that come may be written behind those that are there."""
+        return self.writer is not None and not (self.keys or self.texts)
 
     def extend(self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None) -> None:
-        if self.texts:
-            self._settle()
+        if (
+            headers is None
+            and self.may_write
+            and self.batches(len(keys)) == 1
+            and self.writer is not None
+            and self.writer.add(keys, values, timestamps, 0, len(keys))
+        ):
+            return
+        self.settle()
+        self._extend(keys, values, timestamps, headers)
+
+    def _extend(self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None) -> None:
         if headers is not None:
             self.pad_headers(True)
         self.keys += keys
@@ -92,16 +118,31 @@ class _Columns:
             self.headers += repeat((), len(keys))
 
     def extend_texts(self, texts: Texts, times: Times) -> None:
+        self.settle_written()
         self.texts.append((texts, times))
         if self.keys:
-            self._settle()
+            self.settle()
 
-    def _settle(self) -> None:
-        """Makes records like all others of the texts."""
+    def batches(self, more: int = 0) -> int:
+        """How many batches they make, with so many more."""
+        return max(1, round((len(self) + more) / self.enough))
+
+    def settle(self) -> None:
+        """Makes columns of what is written, and of the texts."""
+        self.settle_written()
         pending, self.texts = self.texts, []
         for texts, times in pending:
             raw = texts.tolist()
-            self.extend(raw, raw, times.tolist(), None)
+            self._extend(raw, raw, times.tolist(), None)
+
+    def settle_written(self) -> None:
+        """Makes columns of what is written."""
+        written = self.written
+        if written is not None:
+            batch = encode_written(written, compression=Compression.NONE, transactional=False)
+            columns = decode_batch(batch, verify_crc=False, headers=False)
+            self.keys, self.values, self.timestamps = columns.keys, columns.values, columns.timestamps
+            written.clear()
 
     def joined_texts(self) -> tuple[Texts, Times] | None:
         """The texts as one; None if there are none."""
@@ -112,6 +153,8 @@ class _Columns:
 
     def sampled_times(self, start: int, step: int) -> list[int]:
         """Every ``step``-th timestamp from ``start`` on."""
+        if self.written is not None:
+            return self.written.times(start, step)
         joined = self.joined_texts()
         return self.timestamps[start::step] if joined is None else joined[1][start::step].tolist()
 
@@ -124,6 +167,8 @@ class _Columns:
         self.values.clear()
         self.timestamps.clear()
         self.texts.clear()
+        if self.writer is not None:
+            self.writer.clear()
         self.headers = None
         self.counted = 0
 
@@ -138,10 +183,13 @@ class _Topic:
         "sent_records",
         "times",
         "touched",
+        "writers",
     )
 
     def __init__(self, partitions: int, enough: int) -> None:
         self.columns = [_Columns(enough) for _ in range(partitions)]
+        self.writers = tuple(columns.writer for columns in self.columns if columns.writer is not None)
+        """Those of all partitions; empty without the loops in C."""
         self.touched: set[int] = set()
         """The partitions that may have unsent records; of a changelog with a thousand, few have any at a time."""
         self.memo = PartitionMemo()
@@ -150,6 +198,21 @@ class _Topic:
         self.times: list[int] = []
         self.sent_records = 0
         self.sent_bytes = 0
+
+    def rotate(self, placed_by: Keys) -> None:
+        """The next records without a key go elsewhere."""
+        if None in placed_by:
+            self.next_null_partition = (self.next_null_partition + 1) % len(self.columns)
+
+    def write_apart(self, keys: Keys, values: Keys, timestamps: Sequence[int], placed_by: Keys) -> bool:
+        """Has each partition's writer write its records, by their keys. False: nothing was written."""
+        each = len(keys) / len(self.columns)
+        if not self.writers or not all(columns.may_write and each < columns.enough for columns in self.columns):
+            return False
+        is_written = write_apart(self.writers, keys, values, timestamps, placed_by, self.next_null_partition)
+        if is_written:
+            self.rotate(placed_by)
+        return is_written
 
     def count_new(self, columns: _Columns) -> None:
         """Counts the records since the last count."""
@@ -226,7 +289,11 @@ class RecordCollector:
             self._send_if_full(topic, known, partition)
             return
         if partition is None:
-            partition = self._partitions(known, keys if partition_keys is None else partition_keys)
+            placed_by = keys if partition_keys is None else partition_keys
+            if headers is None and known.write_apart(keys, values, timestamps, placed_by):
+                self._send_full(topic, known)
+                return
+            partition = self._partitions(known, placed_by)
         elif not is_plain(partition):
             self._spread(topic, keys, values, timestamps, headers, partition, partition_keys)
             return
@@ -236,6 +303,9 @@ class RecordCollector:
                 partition = [d if p is None else p for p, d in zip(partition, default, strict=True)]
             check_partitions(topic, len(known.columns), min(partition), max(partition))
         self._split(known, keys, values, timestamps, headers, partition)
+        self._send_full(topic, known)
+
+    def _send_full(self, topic: str, known: _Topic) -> None:
         known.touched.update(range(len(known.columns)))
         for index in range(len(known.columns)):
             self._send_if_full(topic, known, index)
@@ -317,8 +387,7 @@ class RecordCollector:
 
     def _partitions(self, known: _Topic, keys: Keys) -> list[int]:
         chosen = known.memo.partitions(keys, len(known.columns), null_partition=known.next_null_partition)
-        if None in keys:
-            known.next_null_partition = (known.next_null_partition + 1) % len(known.columns)
+        known.rotate(keys)
         return chosen
 
     def _split(
@@ -360,7 +429,9 @@ class RecordCollector:
         """Sends all of it in batches of equal size: a last batch of a few records would cost as much as the others."""
         count, known = len(columns), self._topics[topic]
         known.count_new(columns)
-        batches = max(1, round(count / columns.enough))
+        batches = columns.batches()
+        if batches > 1:
+            columns.settle_written()
         size = 0
         for index in range(batches):
             start, stop = count * index // batches, count * (index + 1) // batches
@@ -382,6 +453,7 @@ class RecordCollector:
                 f"records for {topic}-{partition} can't be encoded: {error}", topic, partition
             ) from error
         if len(batch) > self._batch_bytes_max and stop - start > 1:
+            columns.settle_written()
             middle = (start + stop) // 2
             size = self._send_slice(topic, partition, columns, start, middle)
             return size + self._send_slice(topic, partition, columns, middle, stop)
@@ -399,7 +471,12 @@ class RecordCollector:
                 return batch
             raw = texts.tolist()
             return encode_batch(raw, raw, times.tolist(), compression=compression, transactional=transactional)
-        whole, headers = start == 0 and stop == len(columns), columns.headers
+        written, headers = columns.written, columns.headers
+        if written is None and headers is None:
+            written = write_records(columns.keys, columns.values, columns.timestamps, start, stop)
+        if written is not None:
+            return encode_written(written, compression=compression, transactional=transactional)
+        whole = start == 0 and stop == len(columns)
         return encode_batch(
             columns.keys if whole else columns.keys[start:stop],
             columns.values if whole else columns.values[start:stop],

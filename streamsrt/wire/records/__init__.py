@@ -37,10 +37,12 @@ from streamsrt.wire.records.encoding import (
     empty_batch,
     encode_batch,
     encode_control_batch,
+    encode_written,
     patch_base_offset,
     rewrite_log_append_time,
     rewrite_timestamps,
     stamp_producer,
+    stamped,
 )
 from streamsrt.wire.records.header import (
     HEADER_SIZE_BYTES,
@@ -90,6 +92,7 @@ __all__ = [
     "empty_batch",
     "encode_batch",
     "encode_control_batch",
+    "encode_written",
     "find_timestamp",
     "iter_columns",
     "iter_headers",
@@ -101,6 +104,7 @@ __all__ = [
     "rewrite_log_append_time",
     "rewrite_timestamps",
     "stamp_producer",
+    "stamped",
     "survey_batch",
     "survey_unpacked",
     "unpacked",

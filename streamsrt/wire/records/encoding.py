@@ -14,7 +14,7 @@ from struct import error as struct_error
 
 from streamsrt.checksum import crc32c
 from streamsrt.wire.compression import Compression, compress
-from streamsrt.wire.kernels import write_records
+from streamsrt.wire.kernels import RecordsWriter, write_records
 from streamsrt.wire.primitives import Buffer, EncodeError
 from streamsrt.wire.records.columns import Headers
 from streamsrt.wire.records.header import (
@@ -87,28 +87,59 @@ def encode_batch(
         )
     deltas, last_delta = offset_deltas(count, base_offset, offsets, last_offset)
     base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
-    records: Buffer = encode_records(keys, values, timestamps, headers, deltas, base_timestamp)
+    written = _written(keys, values, timestamps, headers, deltas, base_timestamp)
+    records: Buffer = b""
+    if written is None:
+        records = _built(keys, values, timestamps, headers, deltas, base_timestamp)
     attributes = (TRANSACTIONAL if transactional else 0) | (0 if delete_horizon_ms is None else DELETE_HORIZON)
-    if compression is not Compression.NONE:
-        records = compress(compression, records, level)
-    return assemble(
-        BatchHeader(
-            base_offset,
-            0,
-            partition_leader_epoch,
-            MAGIC,
-            0,
-            attributes | compression,
-            last_delta,
-            base_timestamp,
-            max(timestamps),
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            count,
-        ),
-        records,
+    header = BatchHeader(
+        base_offset,
+        0,
+        partition_leader_epoch,
+        MAGIC,
+        0,
+        attributes | compression,
+        last_delta,
+        base_timestamp,
+        max(timestamps),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
     )
+    if written is not None:
+        return _sealed(header, written, level)
+    return assemble(header, records if compression is Compression.NONE else compress(compression, records, level))
+
+
+def encode_written(written: RecordsWriter, *, compression: Compression, transactional: bool) -> bytes:
+    """As :func:`encode_batch`, for records that are written. They stay there."""
+    first_ms, highest_ms = written.bounds()
+    count = len(written)
+    header = BatchHeader(
+        0,
+        0,
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        (TRANSACTIONAL if transactional else 0) | compression,
+        count - 1,
+        first_ms,
+        highest_ms,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        count,
+    )
+    return _sealed(header, written, None)
+
+
+def _sealed(header: BatchHeader, written: RecordsWriter, level: int | None) -> bytes:
+    with memoryview(written) as records:
+        if header.attributes & CODEC_MASK:
+            return assemble(header, compress(header.compression, records, level))
+        head = _head(header, records)
+    return written.sealed(head)
 
 
 def offset_deltas(
@@ -138,10 +169,35 @@ def encode_records(
     base_timestamp: int,
 ) -> memoryview:
     """The part of a batch after its header, before compression. EncodeError for values that are no bytes."""
-    if headers is None and deltas == range(len(keys)):
-        written = write_records(keys, values, timestamps, base_timestamp)
-        if written is not None:
-            return memoryview(written)
+    written = _written(keys, values, timestamps, headers, deltas, base_timestamp)
+    if written is not None:
+        return memoryview(written)
+    return _built(keys, values, timestamps, headers, deltas, base_timestamp)
+
+
+def _written(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int],
+    headers: Sequence[Headers] | None,
+    deltas: Iterable[int],
+    base_timestamp: int,
+) -> RecordsWriter | None:
+    """The records as the loop in C writes them; None where it does not."""
+    if headers is not None or deltas != range(len(keys)) or base_timestamp != timestamps[0]:
+        return None
+    return write_records(keys, values, timestamps)
+
+
+def _built(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int],
+    headers: Sequence[Headers] | None,
+    deltas: Iterable[int],
+    base_timestamp: int,
+) -> memoryview:
+    """The records as aiokafka's builder writes them."""
     from streamsrt.wire.records.quick import DefaultRecordBatchBuilder  # see there
 
     builder = DefaultRecordBatchBuilder(
@@ -174,14 +230,17 @@ def encode_records(
 
 def assemble(header: BatchHeader, records: Buffer) -> bytes:
     """The batch with this header over these (compressed) records; its length and CRC are computed."""
+    return b"".join((_head(header, records), records))
+
+
+def _head(header: BatchHeader, records: Buffer) -> bytes:
     try:
         covered = _FROM_ATTRIBUTES.pack(*header[5:])
         crc = crc32c(records, crc32c(covered))
         length = LENGTH_MINIMUM_BYTES + len(records)
-        head = _BEFORE_ATTRIBUTES.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
+        return _BEFORE_ATTRIBUTES.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc) + covered
     except struct_error as error:
         raise EncodeError(f"a batch of {len(records)} bytes of records can't be written: {error}") from error
-    return b"".join((head, covered, records))
 
 
 def _replaced(batch: Buffer, **fields: int) -> bytes:
@@ -242,7 +301,12 @@ def rewrite_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
 
 
 def stamp_producer(batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """The batch as part of an idempotent producer's sequence. Raises DecodeError where ``batch`` is not whole.
+    """The batch as part of an idempotent producer's sequence. Raises DecodeError where ``batch`` is not whole."""
+    return b"".join(stamped(batch, producer_id, producer_epoch, base_sequence))
+
+
+def stamped(batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int) -> tuple[bytes, memoryview]:
+    """As :func:`stamp_producer`, in two parts: the new head, and the records where they are.
 
     Only what changes is written: it is done for each batch that is sent.
     """
@@ -251,7 +315,7 @@ def stamp_producer(batch: Buffer, producer_id: int, producer_epoch: int, base_se
     sequence = _SEQUENCE.pack(producer_id, producer_epoch, base_sequence)
     covered = b"".join((view[_CRC_END:_SEQUENCE_START], sequence, view[_SEQUENCE_END:HEADER_SIZE_BYTES]))
     records = view[HEADER_SIZE_BYTES:end]
-    return b"".join((view[:_CRC_START], _UINT32.pack(crc32c(records, crc32c(covered))), covered, records))
+    return b"".join((view[:_CRC_START], _UINT32.pack(crc32c(records, crc32c(covered))), covered)), records
 
 
 def rewrite_timestamps(batch: Buffer, max_timestamp: int) -> bytes:

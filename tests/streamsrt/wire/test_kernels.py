@@ -222,7 +222,7 @@ class TestWritten:
     def test_what_is_no_column_of_bytes_is_left_to_others(
         self, loops: Native, keys: Any, values: Any, stamps: Any
     ) -> None:
-        assert loops.write_records(keys, values, stamps, T0) is None
+        assert not loops.WrittenRecords().add(keys, values, stamps, 0, len(keys))
 
     def test_what_can_not_be_written_has_the_same_error(self, loops: Native) -> None:
         wrong: Any = ["text"]
@@ -346,6 +346,14 @@ class TestNumbers:
             loops.add_counts(np.zeros(2, np.int64), np.zeros(1, np.int64), 0, *rows)
         with pytest.raises(ValueError, match="room"):
             loops.add_counts(np.zeros(1, np.int64), np.zeros(1, np.int64), 0, rows[0], rows[1], rows[2, :1])
+
+    @given(times=st.lists(st.integers(-3, 3), max_size=8))
+    def test_whether_times_ascend_is_known_with_and_without_the_loops(self, loops: Native, times: list[int]) -> None:
+        for each in (loops, None):
+            with using(each):
+                # One of them has a gap between its entries.
+                for column in (np.array(times, np.int64), np.repeat(np.array(times, np.int64), 2)[::2]):
+                    assert kernels.are_ascending(column) == (times == sorted(times))
 
     def test_the_dictionary_is_used_without_the_loops(self, loops: Native) -> None:
         with using(None):

@@ -14,6 +14,9 @@ from streamsrt.operators.kinds import counting
 from streamsrt.queries import readers
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.window_cache import WindowCache
+from streamsrt.wire import kernels
+from streamsrt.wire.kernels import UnreadItems
+from streamsrt.wire.records import encode_batch, iter_columns
 from tests.streamsrt.operators.programs import Piped, final_rows
 from tests.streamsrt.operators.ways import Run
 from topology import KStream, Store, StreamsBuilder, Suppressed, TimeWindows, Topology, serdes
@@ -151,6 +154,20 @@ def test_what_is_counted_as_a_run_makes_no_entries(end: str, monkeypatch: pytest
     run.feed([Piped("in", "a", "x", 7, (("h", b"1"),))])
     assert {entry.value for entry in cache.dirty} == {3}
     assert not cache.counts
+
+
+@pytest.mark.parametrize("end", ["count", "tumbling"])
+def test_what_the_loops_in_c_count_is_not_read(
+    end: str, load_native: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "native", load_native(kernels.MODULE))
+    run = Run(topology_of(end))
+    batch = encode_batch([b"a", b"b"] * 50, [b"x"] * 100, [5] * 100)
+    (columns,) = iter_columns(batch, lazily=True)
+    run.task.add_batch("in", 0, columns)
+    run.task.process(100, 0)
+    assert cache_of(run).counts
+    assert isinstance(columns.quick_keys, UnreadItems)
 
 
 def test_a_short_run_is_counted_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:

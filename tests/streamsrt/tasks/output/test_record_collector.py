@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamsrt.errors import ProductionError
 from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.wire import kernels
+from streamsrt.wire.compression import Compression
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import decode_batches
 from streamsrt.wire.records.texts import Texts, read_texts
@@ -218,3 +225,96 @@ def test_texts_are_sampled_and_dropped_as_other_records_are() -> None:
     out.flush()
     assert batches == []
     assert out.take_produced("out") == (0, [])
+
+
+_items = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", bytes(63), bytes(64), bytes(700)]))
+_times = st.one_of(st.integers(1_700_000_000_000, 1_700_000_100_000), st.sampled_from([-1, 0, 1 << 61, (1 << 62) + 5]))
+_rows = st.lists(st.tuples(_items, _items, _times), min_size=1, max_size=70)
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["by key", "by value", "0", "1", "chosen", "headers", "bytearray"]), _rows),
+        st.tuples(
+            st.just("texts"), st.lists(st.sampled_from([b"a", b"bc", b"a longer text"]), min_size=1, max_size=70)
+        ),
+        st.tuples(st.sampled_from(["flush", "discard", "produced", "refuse", "take"]), st.none()),
+    ),
+    max_size=25,
+)
+
+
+def outcome(steps: list[tuple[str, Any]], partitions: int, options: dict[str, Any]) -> list[object]:
+    """All that a collector writes, answers and raises."""
+    found: list[object] = []
+    refusing = False
+
+    def sink(*sent: object) -> None:
+        if refusing:
+            raise ProductionError("refused")
+        found.append(sent)
+
+    out = RecordCollector(sink, lambda topic: partitions, **options)
+    for what, given_rows in steps:
+        try:
+            if what in ("refuse", "take"):
+                refusing = what == "refuse"
+            elif what == "flush":
+                out.flush()
+            elif what == "discard":
+                out.discard()
+            elif what == "produced":
+                found.append(out.take_produced("out"))
+            elif what == "texts":
+                out.add_texts("out", texts_of(given_rows), np.arange(len(given_rows)))
+            else:
+                add_rows(out, what, given_rows, partitions)
+        except ProductionError as error:
+            found.append(str(error))
+    return found
+
+
+def add_rows(out: RecordCollector, what: str, some: list[tuple[Any, Any, int]], partitions: int) -> None:
+    keys, values, times = map(list, zip(*some, strict=True))
+    match what:
+        case "by value":
+            out.add("out", keys, values, times, partition_keys=values)
+        case "0" | "1":
+            out.add("out", keys, values, times, None, min(int(what), partitions - 1))
+        case "chosen":
+            out.add("out", keys, values, times, None, [len(value or b"") % partitions for value in values])
+        case "headers":
+            out.add("out", keys, values, times, [(("h", key),) if key else () for key in keys])
+        case "bytearray":
+            out.add("out", keys, [bytearray(value or b"") for value in values], times)  # type: ignore[misc]
+        case _:
+            out.add("out", keys, values, times)
+
+
+@given(
+    steps=_steps,
+    partitions=st.integers(1, 3),
+    first=st.sampled_from([1, 20, 1000]),
+    limit=st.sampled_from([600, 1_000_000]),
+    codec=st.sampled_from([Compression.NONE, Compression.SNAPPY]),
+)
+def test_with_the_loops_in_c_the_same_batches_are_sent(
+    load_native: Callable[[str], object],
+    steps: list[tuple[str, Any]],
+    partitions: int,
+    first: int,
+    limit: int,
+    codec: Compression,
+) -> None:
+    options: dict[str, Any] = {
+        "batch_records_first": first,
+        "batch_records_max": 60,
+        "batch_bytes": 2000,
+        "batch_bytes_max": limit,
+        "compression": codec,
+        "transactional": first == 20,
+    }
+    outcomes = []
+    for native in (load_native(kernels.MODULE), None):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(kernels, "native", native)
+            outcomes.append(outcome([*steps, ("take", None), ("flush", None)], partitions, options))
+    assert outcomes[0] == outcomes[1]
