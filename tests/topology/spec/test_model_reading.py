@@ -182,8 +182,12 @@ class Beside:
 
         plan = plan_of(adapter.core_schema)
         assert plan is not None, "it is made in C"
+
         # A new one for each value, as one that has refused some does not try others.
-        self._new = lambda: native.Reader(plan, otherwise).read
+        def new() -> Callable[[bytes], object]:
+            return native.Reader(plan, otherwise).read
+
+        self._new = new
 
     def check(self, *of: bytes) -> object:
         """``of``: values that one reader reads in turn; each is read twice, as it knows more then. Returns the last."""
