@@ -17,20 +17,25 @@
 #define DIGITS_MAX 19 /* fewer than 2 to the power of 64 */
 #define EXPONENT_MAX 9999
 #define BATCH_ITEMS 16
+#define ALIKE_MIN 3
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
+#include "patterns.h"
+
 typedef const unsigned char *bytes_at;
 
-/* A name, at a place: `next` is the one that followed the last time, `first` the first one in its value, and `count` how many
-   there were in it. `size` is 0 where there is none: the first words are places only. */
+/* A name, at a place: `next` is the one that followed the last time, and `first` the first one in its value. `size` is 0 where
+   there is none: the first words are places only. `pattern`: that of the objects that are its value, `names` a number for the
+   names in the last one that it does not fit, and `alike` how many such ones followed each other. */
 typedef struct {
-    PyObject *key;
+    PyObject *key, *pattern;
     uint64_t start_mask; /* of the first eight bytes, those that are its own */
-    uint16_t next, first, count;
-    uint8_t size;
+    uint32_t names;
+    uint16_t next, first;
+    uint8_t size, alike;
     unsigned char text[WORD_BYTES + 1];
 } Word;
 
@@ -406,9 +411,11 @@ static unsigned find_word(bytes_at text, Py_ssize_t size, unsigned place)
     PyObject *old = word->key;
     word->key = key;
     word->size = (uint8_t)size;
-    word->next = word->first = word->count = 0;
+    word->next = word->first = 0;
     word->start_mask = mask_of(size);
     memcpy(word->text, text, (size_t)size);
+    word->alike = 0;
+    Py_CLEAR(word->pattern);
     Py_XDECREF(old);
     return found;
 }
@@ -440,43 +447,104 @@ static PyObject *parse_name(Source *source, Walk *walk)
 
 /* ------------------------------------------------------------------------------------------------- values */
 
-static PyObject *new_dict(Py_ssize_t count)
+/* What was read of an object: the last names and values, and a dict of those before them, if there are many. */
+typedef struct {
+    PyObject *names[BATCH_ITEMS], *values[BATCH_ITEMS], *longer;
+    Py_ssize_t count;
+} Pairs;
+
+static void drop_pairs(Pairs *pairs)
 {
-#if PY_VERSION_HEX < 0x030D0000
-    return count > 5 ? _PyDict_NewPresized(count) : PyDict_New();
-#else
-    return PyDict_New();
-#endif
+    for (Py_ssize_t i = 0; i < pairs->count; i++) {
+        Py_DECREF(pairs->names[i]);
+        Py_XDECREF(pairs->values[i]);
+    }
+    pairs->count = 0;
+}
+
+/* Sets the pairs one by one, in `longer`, which is made where there is none. */
+static int set_pairs(Pairs *pairs)
+{
+    int failed = pairs->longer == NULL && (pairs->longer = new_dict(pairs->count)) == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; i < pairs->count && !failed; i++)
+        failed = PyDict_SetItem(pairs->longer, pairs->names[i], pairs->values[i]);
+    return failed;
+}
+
+/* Makes a pattern when several objects at a place had the same names: objects that differ would cost one each. */
+static void note_names(unsigned place, Pairs *pairs)
+{
+    uint32_t names = (uint32_t)pairs->count;
+    for (Py_ssize_t i = 0; i < pairs->count; i++)
+        names = (names ^ (uint32_t)((uintptr_t)pairs->names[i] >> 4)) * 16777619u;
+    words[place].alike = words[place].names == names ? words[place].alike + 1 : 0;
+    words[place].names = names;
+    if (words[place].alike < ALIKE_MIN)
+        return;
+    words[place].alike = 0;
+    PyObject *made = pattern_of(pairs->names, pairs->count), *old = words[place].pattern;
+    PyErr_Clear();
+    words[place].pattern = made;
+    Py_XDECREF(old);
+}
+
+static PyObject *dict_of_pairs(Pairs *pairs, unsigned place)
+{
+    PyObject *pattern = words[place].pattern;
+    if (pairs->longer == NULL && pattern != NULL && has_names(pattern, pairs->names, pairs->count)) {
+        PyObject *made = dict_like(pattern, pairs->values);
+        if (made != NULL)
+            memset(pairs->values, 0, sizeof(PyObject *) * (size_t)pairs->count);
+        return made;
+    }
+    int is_short = pairs->longer == NULL;
+    if (set_pairs(pairs) < 0)
+        return NULL;
+    if (is_short && PyDict_GET_SIZE(pairs->longer) == pairs->count)
+        note_names(place, pairs);
+    return Py_NewRef(pairs->longer);
+}
+
+static int parse_pairs(Source *source, Pairs *pairs, unsigned place, int depth)
+{
+    for (Walk walk = {place};;) {
+        PyObject *name = parse_name(source, &walk);
+        PyObject *value = name != NULL && take_sign(source, ':') ? parse_value(source, walk.inner, depth) : NULL;
+        if (value == NULL) {
+            Py_XDECREF(name);
+            return -1;
+        }
+        if (pairs->count == BATCH_ITEMS) {
+            int failed = set_pairs(pairs);
+            drop_pairs(pairs);
+            if (failed) {
+                Py_DECREF(name);
+                Py_DECREF(value);
+                return -1;
+            }
+        }
+        pairs->names[pairs->count] = name;
+        pairs->values[pairs->count++] = value;
+        if (take_sign(source, '}'))
+            return 0;
+        if (!take_sign(source, ','))
+            return -1;
+        skip_space(source);
+    }
 }
 
 static PyObject *parse_object(Source *source, unsigned place, int depth)
 {
-    PyObject *made = new_dict(words[place].count);
-    if (made == NULL)
-        return NULL;
     source->at++;
     if (take_sign(source, '}'))
-        return made;
-    for (Walk walk = {place};;) {
-        PyObject *name = parse_name(source, &walk);
-        PyObject *value = name != NULL && take_sign(source, ':') ? parse_value(source, walk.inner, depth) : NULL;
-        int failed = value == NULL || PyDict_SetItem(made, name, value) < 0;
-        Py_XDECREF(name);
-        Py_XDECREF(value);
-        if (failed)
-            break;
-        if (take_sign(source, ',')) {
-            skip_space(source);
-            continue;
-        }
-        if (!take_sign(source, '}'))
-            break;
-        Py_ssize_t count = PyDict_GET_SIZE(made);
-        words[place].count = (uint16_t)(count < BATCH_ITEMS ? count : BATCH_ITEMS);
-        return made;
-    }
-    Py_DECREF(made);
-    return NULL;
+        return PyDict_New();
+    Pairs pairs;
+    pairs.count = 0;
+    pairs.longer = NULL;
+    PyObject *made = parse_pairs(source, &pairs, place, depth) < 0 ? NULL : dict_of_pairs(&pairs, place);
+    drop_pairs(&pairs);
+    Py_XDECREF(pairs.longer);
+    return made;
 }
 
 /* Lists of a few values are made at once. */

@@ -2,7 +2,8 @@
 
    1. Nothing here has a behaviour of its own. What is made is what orjson, or pydantic for types, makes of the same bytes;
       whatever is unusual or does not fit is left to them: `otherwise` is called with the same bytes then.
-   2. json_parsing.h reads plain values, also those of fields. Objects of types are made as they are read.
+   2. json_parsing.h reads plain values, also those of fields. Objects of types are made as they are read. patterns.h makes those
+      that have the names of others at once.
    3. Classes have no `__new__` of their own, and attributes are set past `__setattr__`, as pydantic does: no code of the program
       runs here. */
 
@@ -19,7 +20,7 @@ typedef struct Node Node;
 #include "json_parsing.h"
 
 #define EXACT_MAX ((double)(1LL << 53))
-#define FIELDS_MAX 64
+#define FIELDS_MAX NAMES_MAX
 #define PAUSE_MAX 63
 
 typedef enum {
@@ -49,10 +50,11 @@ struct Node {
     Kind kind;
     int as_dict;
     Py_ssize_t slots[3];
-    PyObject *cls, *given;
+    PyObject *cls, *given, *pattern;
     Node *inner;
     Py_ssize_t field_count;
     Field *fields;
+    Places places;
 };
 
 /* `pause`: for so many values it is not tried to read them here, `paused` the last time that it began. */
@@ -84,6 +86,7 @@ static void drop(Node *node)
     PyMem_Free(node->fields);
     Py_XDECREF(node->cls);
     Py_XDECREF(node->given);
+    Py_XDECREF(node->pattern);
     drop(node->inner);
     PyMem_Free(node);
 }
@@ -107,6 +110,7 @@ static int read_field(Field *field, PyObject *given)
 
 static int read_fields(Node *node, PyObject *cls, PyObject *fields)
 {
+    PyObject *names[FIELDS_MAX];
     Py_ssize_t count = PyTuple_GET_SIZE(fields);
     node->cls = Py_NewRef(cls);
     node->given = PySet_New(NULL);
@@ -126,8 +130,10 @@ static int read_fields(Node *node, PyObject *cls, PyObject *fields)
         node->field_count = i + 1;
         if (read_field(field, PyTuple_GET_ITEM(fields, i)) < 0 || PySet_Add(node->given, field->name) < 0)
             return -1;
+        names[i] = field->name;
     }
-    return 0;
+    node->pattern = pattern_of(names, count);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Where objects of the class have the slots of a model. */
@@ -256,32 +262,56 @@ static void set_model(Node *node, PyObject *made, PyObject *given)
         *(PyObject **)((char *)made + node->slots[i]) = Py_NewRef(values[i]);
 }
 
-/* The value of a field: borrowed, and NULL where there is none. */
-static inline PyObject *value_of(Field *field, PyObject *value)
+/* Puts the default of each field that was not there into its place; whether each has a value now. */
+static int fill_in(Node *node, PyObject **values)
 {
-    return value != NULL ? value : field->default_value;
+    int whole = 1;
+    for (Py_ssize_t i = 0; i < node->field_count; i++) {
+        if (values[i] == NULL)
+            values[i] = Py_XNewRef(node->fields[i].default_value);
+        whole &= values[i] != NULL;
+    }
+    return whole;
+}
+
+/* The values have been taken over. */
+static void clear(Node *node, PyObject **values)
+{
+    memset(values, 0, sizeof(PyObject *) * (size_t)node->field_count);
 }
 
 /* A dict of the fields in their order. */
 static PyObject *dict_of(Node *node, PyObject **values)
 {
-    PyObject *made = new_dict(node->field_count);
+    int whole = fill_in(node, values);
+    PyObject *made = whole && node->pattern != NULL ? dict_like(node->pattern, values) : NULL;
+    if (made != NULL) {
+        clear(node, values);
+        return made;
+    }
+    made = new_dict(node->field_count);
     for (Py_ssize_t i = 0; i < node->field_count && made != NULL; i++) {
         Field *field = &node->fields[i];
-        PyObject *value = value_of(field, values[i]);
-        if (value != NULL ? PyDict_SetItem(made, field->name, value) < 0 : !field->may_be_absent)
+        if (values[i] != NULL ? PyDict_SetItem(made, field->name, values[i]) < 0 : !field->may_be_absent)
             Py_CLEAR(made);
     }
     return made;
 }
 
+/* Sets the attributes of a new object; what it takes over of the values is NULL then. */
 static int set_attributes(Node *node, PyObject *made, PyObject **values)
 {
-    for (Py_ssize_t i = 0; i < node->field_count; i++) {
-        PyObject *value = value_of(&node->fields[i], values[i]);
-        if (value == NULL || PyObject_GenericSetAttr(made, node->fields[i].name, value) < 0)
-            return -1;
+    if (!fill_in(node, values))
+        return -1;
+    if (node->places.keys != NULL && set_at_places(&node->places, made, values, node->field_count)) {
+        clear(node, values);
+        return 0;
     }
+    for (Py_ssize_t i = 0; i < node->field_count; i++)
+        if (PyObject_GenericSetAttr(made, node->fields[i].name, values[i]) < 0)
+            return -1;
+    if (node->kind != SLOTS && !find_places(&node->places, made, values, node->field_count))
+        node->places.keys = NULL;
     return 0;
 }
 

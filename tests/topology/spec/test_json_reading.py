@@ -195,6 +195,46 @@ def test_other_names_than_in_the_last_record_are_read(native: ModelsInC) -> None
             assert read(json.dumps(value, separators=separators).encode()) == value
 
 
+OBJECTS = st.lists(NAMES, max_size=20).flatmap(lambda names: st.tuples(st.just(names), st.integers(1, 9)))
+
+
+@given(
+    shapes=st.lists(OBJECTS, min_size=1, max_size=4),
+    values=st.lists(VALUES, min_size=1, max_size=8),
+    again=st.booleans(),
+)
+@settings(max_examples=60)
+def test_objects_alike_are_read_as_orjson_reads_them(
+    native: ModelsInC, shapes: list[tuple[list[str], int]], values: list[object], again: bool
+) -> None:
+    """Runs of objects with the same names, some of them twice in an object, alone, in a list and in each other."""
+    made = []
+    for number, (names, times) in enumerate(shapes * (1 + again)):
+        for time in range(times):
+            each = [(name, values[(number + time + at) % len(values)]) for at, name in enumerate(names)]
+            made.append("{" + ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in each) + "}")
+    for text in [*made, "[" + ",".join(made) + "]", *(f'{{"in":{text},"at":[{text}]}}' for text in made)]:
+        is_read_in_c(native, text.encode())
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 10, 11, 16, 17, 40])
+def test_objects_alike_share_nothing(native: ModelsInC, count: int) -> None:
+    read = cast(Callable[[bytes], dict[str, object]], native.Reader(("a",), decline).read)
+    for inner in ("text", 1.5, [1], {"a": 1}, None):
+        text = orjson.dumps({f"alike-{at}": inner for at in range(count)})
+        want = orjson.loads(text)
+        for _ in range(8):
+            found = read(text)
+            assert shown(found) == shown(want)
+            assert gc.is_tracked(found) == gc.is_tracked(want)
+            assert found == json.loads(text)
+            assert all(name in found for name in want)
+            found |= {"alike-0": 7, "more": 8, **{f"other-{at}": at for at in range(9)}}
+            del found["alike-0"]
+            assert "alike-0" not in found
+            found.clear()
+
+
 def test_a_reader_pauses_where_it_declines(native: ModelsInC) -> None:
     declined = 0
 
@@ -243,6 +283,8 @@ def test_nothing_is_left_behind(native: ModelsInC) -> None:
         b'["\\u00e9","\\ud800"]',
         b"[" + b"[{}]," * 40 + b"1e400]",
         b"[" + b'"long text",' * 40,
+        b"[" + ORDER + b"," + ORDER.replace(b"cents", b"francs") + b"]",
+        b'{"a":1,"b":{},"a":[]}',
     ]
 
     def work() -> None:

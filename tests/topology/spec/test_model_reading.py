@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
+import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from datetime import date
 from typing import Annotated, Any, Generic, Literal, NotRequired, Optional, TypeVar, cast
 
@@ -180,13 +182,24 @@ class Beside:
 
         plan = plan_of(adapter.core_schema)
         assert plan is not None, "it is made in C"
-        # A new one for each value, as one that has refused some does not try others.
-        self._read = lambda data: native.Reader(plan, otherwise).read(data)
 
-    def check(self, data: bytes) -> object:
-        found = outcome(self._read, data)
-        assert found == outcome(self._pydantic, data)
-        return found
+        # A new one for each value, as one that has refused some does not try others.
+        def new() -> Callable[[bytes], object]:
+            return native.Reader(plan, otherwise).read
+
+        self._new = new
+
+    def check(self, *of: bytes) -> object:
+        """``of``: values that one reader reads in turn; each is read twice, as it knows more then. Returns the last."""
+        read = self._new()
+        for data in of:
+            found, want = [outcome(read, data), outcome(read, data)], outcome(self._pydantic, data)
+            assert found == [want, want]
+        return want
+
+
+def decline(data: bytes) -> object:
+    raise AssertionError(data)
 
 
 def is_made_in_c(native: ModelsInC, kind: Any, data: bytes) -> bool:
@@ -262,10 +275,12 @@ def documents(draw: st.DrawFn, core_schema: Any) -> str:
 def test_what_is_read_is_what_pydantic_reads(native: ModelsInC, kind: Any) -> None:
     beside = Beside(native, kind)
 
-    @given(documents(TypeAdapter(kind).core_schema))
+    @given(st.lists(documents(TypeAdapter(kind).core_schema), min_size=1, max_size=3))
     @settings(max_examples=40)
-    def check(text: str) -> None:
-        beside.check(text.encode("utf-8", "surrogatepass"))
+    def check(texts: list[str]) -> None:
+        of = [text.encode("utf-8", "surrogatepass") for text in texts]
+        beside.check(*of)
+        beside.check(*of[-1:])
 
     check()
 
@@ -509,6 +524,64 @@ def test_values_do_not_share_what_can_change(native: ModelsInC) -> None:
     one, other = read(b'{"city":"a","zip":1}'), read(b'{"city":"a","zip":1}')
     one.model_fields_set.clear()
     assert other.model_fields_set == {"city", "zip"}
+
+
+@dataclass
+class Many(Part):
+    at_0: str = ""
+    at_1: list[int] | None = None
+    at_2: Part | None = None
+    at_3: int = 3
+    at_4: int = 4
+    at_5: int = 5
+
+
+@pytest.mark.parametrize("kind", [Part, Many, Place, Whole, Sometimes])
+def test_each_object_is_as_one_that_the_program_makes(native: ModelsInC, kind: Any) -> None:
+    data = b'{"number":1,"weight":1.5,"city":"a","zip":2,"at_1":[1],"at_2":{"number":2},"a":"b","b":3}'
+    adapter: Any = TypeAdapter(kind)
+    with using(native):
+        read = cast(Callable[[bytes], Any], reader_of(adapter.core_schema, decline))
+    made = [read(data) for _ in range(6)]
+    want = adapter.validate_json(data)
+    assert all(each == want and shown(each) == shown(want) for each in made)
+    assert all(shown(copy.deepcopy(each)) == shown(pickle.loads(pickle.dumps(each))) == shown(want) for each in made)
+    if kind is Sometimes:
+        return
+    name = next(iter(vars(want)))
+    made[0].__dict__[name] = object()
+    del made[1].__dict__[name]
+    delattr(made[2], name)
+    made[3].__dict__["of this one only"] = True
+    assert not hasattr(made[2], "of this one only")
+    assert all(name not in vars(each) for each in made[1:3])
+    assert shown(made[4]) == shown(made[5]) == shown(read(data)) == shown(want)
+
+
+def test_a_class_that_changes_is_read(native: ModelsInC) -> None:
+    @dataclass
+    class Changing:
+        number: int
+        text: str
+
+    data = b'{"number":1,"text":"a"}'
+    with using(native):
+        read = cast(Callable[[bytes], Any], reader_of(TypeAdapter(Changing).core_schema, decline))
+    for at in range(60):
+        made = read(data)
+        assert vars(made) == {"number": 1, "text": "a"}
+        setattr(made, f"of_one_{at}", at)
+        delattr(made, "text")
+        made.text = "b"
+        assert list(vars(made)) == ["number", f"of_one_{at}", "text"]
+
+
+def test_more_fields_than_objects_share_are_read(native: ModelsInC) -> None:
+    kind = make_dataclass("Wide", [(f"field_{at}", int) for at in range(60)])
+    data = json.dumps({f"field_{at}": at * 1000 for at in range(60)}).encode()
+    beside = Beside(native, kind)
+    beside.check(data, data, data)
+    assert beside.declined == 0
 
 
 def test_nothing_is_left_behind(native: ModelsInC) -> None:
