@@ -112,7 +112,7 @@ def test_what_fails_is_read_anew(loops: Native) -> None:
 
 
 def test_a_reader_that_is_called_while_it_reads(loops: Native) -> None:
-    found = []
+    found: list[Any] = []
 
     def again(message: wrappers_pb2.StringValue, data: bytes) -> None:
         if len(found) < 5:
@@ -309,7 +309,7 @@ def test_what_was_kept_stays_as_it_was(
         for _ in range((0, 1, 3, NOT_KEPT_MIN + 4)[more]):
             message = read(usual)
         data = value.SerializeToString() + odd
-        outcomes = []
+        outcomes: list[object] = []
         for parse in (read, lambda raw: made.FromString(raw[6:])):
             try:
                 message = parse(HEAD + data)
