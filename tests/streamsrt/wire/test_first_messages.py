@@ -264,7 +264,7 @@ def told(part: Any) -> object:
     if isinstance(part, rich_class()):
         return part.SerializeToString(deterministic=True), str(part)
     if isinstance(part, UnknownFieldSet):
-        return [(each.field_number, each.wire_type, str(each.data)) for each in part]
+        return [(each.field_number, each.wire_type, told(each.data)) for each in part]
     if callable(part):
         return [part(name) for name in ("inner", "text", "number", "raw")]
     if type(part).__name__ == "ExtensionDict":
