@@ -1,7 +1,7 @@
 /* Reads values of Protobuf with a schema registry: see FirstMessages in streamsrt/wire/kernels.py.
 
-   1. A message is made by `parse`. To make one takes as long as to fill it: memory of its own, and an object that has it. So a
-      message that nobody but this reader knows any more is filled again, by `again`, which clears it before.
+   1. A message is made by `parse`. To make one takes as long as to fill it: memory of its own, and an object that has it. So
+      a message that nobody but this reader knows any more is filled again, by `again`, which clears it before.
    2. A message is looked at two values later: until the next one, the variable of a loop still has it.
    3. What was read from a message, such as one within it, shares its memory, and stays as it was: clearing forgets, but frees
       nothing. So little is read into one message, as its memory grows until it is gone.

@@ -525,7 +525,9 @@ static int fill(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "STREAMSRT_PURE is 1");
         return -1;
     }
-    return add_type(module, "KeyNumbers", &key_numbers_spec) < 0 ? -1 : add_type(module, "FirstMessages", &first_messages_spec);
+    if (add_type(module, "KeyNumbers", &key_numbers_spec) < 0)
+        return -1;
+    return add_type(module, "FirstMessages", &first_messages_spec);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};
