@@ -3,8 +3,8 @@
    1. A message is made by `parse`. To make one takes as long as to fill it: memory of its own, and an object that has it. So
       a message that nobody but this reader knows any more is filled again, by `again`, which clears it before.
    2. A message is looked at two values later: until the next one, the variable of a loop still has it.
-   3. What was read from a message, such as one within it, shares its memory, and stays as it was: clearing forgets, but frees
-      nothing. So little is read into one message, as its memory grows until it is gone.
+   3. What was read from a message, such as one within it, shares its memory, and stays as it was: clearing forgets, but
+      frees nothing. So little is read into one message, as its memory grows until it is gone.
    4. A program that keeps messages gets each in memory of its own: one is filled again only after many that were not kept.
    5. Where anything goes wrong, `parse` reads the same value, so errors are its own. */
 
