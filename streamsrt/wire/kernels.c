@@ -4,7 +4,7 @@
       are common, and returns None for all others: that code then takes them, and reports what is wrong with them.
    2. Bytes come from the network. No byte is read before its position was compared with the end of the buffer.
    3. No reference is borrowed across code that may run Python: keys and values are bytes, lists are exactly lists, and
-      nothing else is called, but by first_message, which borrows from its caller alone. */
+      nothing else is called, but by FirstMessages, which borrows from its caller alone. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -431,35 +431,8 @@ done:
     return result;
 }
 
-/* --------------------------------------------------------------------------------------------- values of a registry */
-
-#define FIRST_HEAD_BYTES 6
-
-PyDoc_STRVAR(first_message_doc,
-"first_message(parse, otherwise, data)\n--\n\n"
-"parse(data[6:]) where data is bytes of which the first and the sixth are zero, otherwise(data) for all else.");
-
-static PyObject *first_message(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
-{
-    if (nargs != 3) {
-        PyErr_SetString(PyExc_TypeError, "first_message takes 3 arguments");
-        return NULL;
-    }
-    PyObject *data = args[2];
-    if (!PyBytes_CheckExact(data) || PyBytes_GET_SIZE(data) < FIRST_HEAD_BYTES)
-        return PyObject_CallOneArg(args[1], data);
-    const char *at = PyBytes_AS_STRING(data);
-    if (at[0] != 0 || at[FIRST_HEAD_BYTES - 1] != 0)
-        return PyObject_CallOneArg(args[1], data);
-    PyObject *rest = PyBytes_FromStringAndSize(at + FIRST_HEAD_BYTES, PyBytes_GET_SIZE(data) - FIRST_HEAD_BYTES);
-    if (rest == NULL)
-        return NULL;
-    PyObject *result = PyObject_CallOneArg(args[0], rest);
-    Py_DECREF(rest);
-    return result;
-}
-
 #include "batch_writing.h"
+#include "first_messages.h"
 #include "key_numbers.h"
 
 /* ------------------------------------------------------------------------------------------------- the module */
@@ -473,7 +446,6 @@ static PyMethodDef functions[] = {
     {"write_apart", (PyCFunction)(void (*)(void))write_apart, METH_FASTCALL, write_apart_doc},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"partitions", (PyCFunction)(void (*)(void))partitions, METH_FASTCALL, partitions_doc},
-    {"first_message", (PyCFunction)(void (*)(void))first_message, METH_FASTCALL, first_message_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -494,7 +466,9 @@ static int fill(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "STREAMSRT_PURE is 1");
         return -1;
     }
-    return add_type(module, "KeyNumbers", &key_numbers_spec) < 0 ? -1 : add_type(module, "WrittenRecords", &written_spec);
+    if (add_type(module, "KeyNumbers", &key_numbers_spec) < 0 || add_type(module, "WrittenRecords", &written_spec) < 0)
+        return -1;
+    return add_type(module, "FirstMessages", &first_messages_spec);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};

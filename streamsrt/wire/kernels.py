@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import count, islice
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -159,7 +158,13 @@ class Native(Protocol):
         /,
     ) -> list[Part] | None: ...
 
-    def first_message(self, parse: Callable[[bytes], T], otherwise: Callable[[bytes], T], data: bytes, /) -> T: ...
+    def FirstMessages(  # noqa: N802
+        self,
+        parse: Callable[[bytes], T],
+        otherwise: Callable[[bytes], T],
+        again: Callable[[T, bytes], object] | None,
+        /,
+    ) -> Callable[[bytes], T]: ...
 
 
 native: Native | None
@@ -290,13 +295,16 @@ def split(
     return None if native is None else native.split(chosen, partition_count, keys, values, timestamps)
 
 
-def first_message(parse: Callable[[bytes], T], otherwise: Callable[[bytes], T]) -> Callable[[bytes], T] | None:
+def first_messages(
+    parse: Callable[[bytes], T], otherwise: Callable[[bytes], T], again: Callable[[T, bytes], object] | None
+) -> Callable[[bytes], T] | None:
     """Reads values of Protobuf with a schema registry.
 
     ``parse`` gets the bytes behind the head of a message that is the first one of its file: a zero, the schema's id in four
-    bytes, and a zero. ``otherwise`` gets all other values.
+    bytes, and a zero. ``otherwise`` gets all other values. ``again``: makes of a message that nobody has any more what
+    ``parse`` would return for these bytes; what was read from it before stays as it was. None where there is no such thing.
     """
-    return None if native is None else partial(native.first_message, parse, otherwise)
+    return None if native is None else native.FirstMessages(parse, otherwise, again)
 
 
 def key_numbers() -> Numbers:

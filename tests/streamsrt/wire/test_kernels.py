@@ -420,25 +420,3 @@ def test_messages_and_errors_are_those_of_python(loops: Native, data: bytes) -> 
     assert native is not pure
     assert type(native) is not type(pure)
     assert outcome(native, data) == outcome(pure, data)
-
-
-def test_no_reference_to_a_message_is_left(loops: Native) -> None:
-    kept: list[bytes] = []
-
-    def parse(data: bytes) -> bytes:
-        kept.append(data)
-        return data
-
-    def refuse(_: bytes) -> bytes:
-        raise ValueError("no")
-
-    data = bytes(6) + b"some text"
-    before = sys.getrefcount(data)
-    assert loops.first_message(parse, refuse, data) == b"some text"
-    left = sys.getrefcount(kept[0])
-    assert left == 2
-    with pytest.raises(ValueError, match="no"):
-        loops.first_message(parse, refuse, b"\1" + data)
-    with pytest.raises(ValueError, match="no"):
-        loops.first_message(refuse, parse, data)
-    assert sys.getrefcount(data) == before
