@@ -521,6 +521,7 @@ static PyObject *first_message(PyObject *self, PyObject *const *args, Py_ssize_t
 }
 
 #include "key_numbers.h"
+#include "placed.h"
 
 /* ------------------------------------------------------------------------------------------------- the module */
 
@@ -529,6 +530,8 @@ static PyMethodDef functions[] = {
     {"read_items", (PyCFunction)(void (*)(void))read_items, METH_FASTCALL, read_items_doc},
     {"numbers_at", (PyCFunction)(void (*)(void))numbers_at, METH_FASTCALL, numbers_at_doc},
     {"add_counts", (PyCFunction)(void (*)(void))add_counts, METH_FASTCALL, add_counts_doc},
+    {"place_records", (PyCFunction)(void (*)(void))place_records, METH_FASTCALL, place_records_doc},
+    {"take_items", (PyCFunction)(void (*)(void))take_items, METH_FASTCALL, take_items_doc},
     {"write_records", (PyCFunction)(void (*)(void))write_records, METH_FASTCALL, write_records_doc},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"partitions", (PyCFunction)(void (*)(void))partitions, METH_FASTCALL, partitions_doc},
