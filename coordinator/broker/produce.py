@@ -153,7 +153,7 @@ def _append(
     )
     try:
         if cost_bytes <= work.slice_bytes:
-            found = admit(data.records, log.config, now_ms, log.directory.name, work.slice_bytes)
+            found = admit(data.records, log.config, now_ms, log.name, work.slice_bytes)
             work.slice_bytes -= max(found.unpacked_bytes, cost_bytes)
             return _write(work, log, found, data.index, now_ms)
     except UnpackedTooLargeError:
@@ -171,7 +171,7 @@ async def _append_later(work: _Work, later: _Later) -> ProduceResponse.Partition
     log = later.topic.partitions[data.index]
     now_ms = broker.surroundings.now_ms()
     limit_bytes = min(log.config.unpacked_bytes_max, work.request_bytes)
-    reading = partial(admit, data.records, log.config, now_ms, log.directory.name, limit_bytes)
+    reading = partial(admit, data.records, log.config, now_ms, log.name, limit_bytes)
     try:
         found = await asyncio.get_running_loop().run_in_executor(broker.readers, reading)
         work.request_bytes -= found.unpacked_bytes

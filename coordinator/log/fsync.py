@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 MANY_FILES = 64
 """From here on, syncing all of a filesystem takes less than syncing so many of its files."""
 
+_NO_DIRECTORIES: frozenset[Path] = frozenset()
+
 #: Runs when a sync is over: ``None``, or what went wrong.
 OnSynced = Callable[[LogStorageError | None], None]
 
@@ -53,16 +55,20 @@ class SharedFile:
 
 
 class SyncRequest:
-    """What one log wants synced in the next round."""
+    """What one log wants synced in the next round.
+
+    Thousands of them live until the round is over, and each container in them is one that Python looks for garbage in: what
+    is mostly empty is not made before it is needed.
+    """
 
     __slots__ = ("callbacks", "checkpoint", "directories", "end_offset", "files")
 
     def __init__(self) -> None:
         self.files: dict[int, SharedFile] = {}
-        self.directories: set[Path] = set()
+        self.directories: frozenset[Path] = _NO_DIRECTORIES
         self.end_offset = -1
         self.checkpoint = False
-        self.callbacks: list[OnSynced] = []
+        self.callbacks: list[OnSynced] | None = None
 
 
 class Syncable(Protocol):
@@ -117,7 +123,10 @@ class Syncer:
     def sync_then(self, log: Syncable, callback: OnSynced) -> None:
         """Runs ``callback`` when everything appended to ``log`` so far is on disk."""
         with self._condition:
-            self._request(log).callbacks.append(callback)
+            request = self._request(log)
+            if request.callbacks is None:
+                request.callbacks = []
+            request.callbacks.append(callback)
             self._wake(urgent=True)
 
     def sync(self, log: Syncable) -> Future[None]:
@@ -264,7 +273,8 @@ def _sync_log(
             path = file.path
             if file.device != at_once:
                 os.fdatasync(file.fd)
-        for path in request.directories - synced:
+        # Mostly there are none.
+        for path in request.directories - synced if request.directories else ():
             if path.exists():
                 sync_directory(path)
             synced.add(path)
@@ -274,4 +284,4 @@ def _sync_log(
         log.on_sync_failed(failure)
     else:
         log.on_synced(request.end_offset, checkpoint=request.checkpoint)
-    return [(callback, failure) for callback in request.callbacks]
+    return [(callback, failure) for callback in request.callbacks or ()]

@@ -55,6 +55,8 @@ class PartitionLog:
 
     def __init__(self, directory: Path, config: LogConfig, syncer: Syncer, *, clean: bool) -> None:
         self.directory = directory
+        self.name = directory.name
+        """Of the topic and the partition. To ask the directory for it takes longer, and memory that no append needs else."""
         self._config = config
         self._syncer = syncer
         self._noted_round = -1
@@ -202,7 +204,7 @@ class PartitionLog:
         """
         if from_coordinator:
             return self.append_admitted(split_batches(batches, self._config, from_coordinator=True), now_ms, True)
-        found = admit(batches, self._config, now_ms, self.directory.name, self._config.unpacked_bytes_max)
+        found = admit(batches, self._config, now_ms, self.name, self._config.unpacked_bytes_max)
         return self.append_admitted(found.batches, now_ms)
 
     def append_admitted(self, parsed: list[Batch], now_ms: int, from_coordinator: bool = False) -> AppendInfo:
@@ -590,10 +592,12 @@ class PartitionLog:
         active = self._segments[-1]
         for segment in (*self._rolled, active) if active.size_bytes else self._rolled:
             request.files.setdefault(segment.base_offset, segment.file)
-        request.directories |= self._unsynced_directories
         request.end_offset = self._end
-        self._rolled = []
-        self._unsynced_directories = set()
+        if self._unsynced_directories:
+            request.directories |= self._unsynced_directories
+            self._unsynced_directories = set()
+        if self._rolled:
+            self._rolled = []
 
     def on_synced(self, end_offset: int, *, checkpoint: bool) -> None:
         """For the syncer, on its thread: everything below ``end_offset`` is on disk."""

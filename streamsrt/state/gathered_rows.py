@@ -29,6 +29,7 @@ _TABLE_RECORDS = 32
 _KEY_BYTES_MAX = 64
 _ROW_OVERHEAD_BYTES = 100
 """Of the dictionary and its objects."""
+_COMPARED_ROWS = 64
 _WORD_BYTES = 8
 _HEAD_BYTES = 6
 """What lies before a placed value, beside its key."""
@@ -284,7 +285,7 @@ def _are_ascending(keys: list[bytes]) -> bool:
 def _last_in_order(keys: _Table) -> _Positions:
     """Where the last row of each key is, in the order of keys."""
     count = len(keys)
-    differing = np.bitwise_or.reduce(keys ^ keys[0], axis=0).nonzero()[0]
+    differing = _differing(keys)
     if not len(differing):
         return np.array([count - 1])
     first, end = int(differing[0]), int(differing[-1]) + 1
@@ -299,6 +300,20 @@ def _last_in_order(keys: _Table) -> _Positions:
         order = _in_order(keys, first, end)
         is_last = _differ(words, order)
     return order[is_last]
+
+
+def _differing(keys: _Table) -> _Positions:
+    """The columns that are not the same in all rows. Rows are taken together first: numpy takes as long for the first byte
+    of a row as for the next hundred."""
+    count, width = keys.shape
+    whole = count - count % _COMPARED_ROWS
+    together = np.ascontiguousarray(keys[:whole]).reshape(-1, _COMPARED_ROWS * width)
+    found = []
+    for reduced in (np.bitwise_or.reduce, np.bitwise_and.reduce):
+        rows = reduced(together, axis=0).reshape(_COMPARED_ROWS, width)
+        found.append(reduced(np.concatenate((rows, keys[whole:])), axis=0))
+    differing: _Positions = (found[0] != found[1]).nonzero()[0]
+    return differing
 
 
 def _words(parts: _Table) -> _Numbers:

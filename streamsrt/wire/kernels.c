@@ -434,6 +434,7 @@ done:
 #include "batch_writing.h"
 #include "first_messages.h"
 #include "key_numbers.h"
+#include "placed.h"
 
 /* ------------------------------------------------------------------------------------------------- the module */
 
@@ -444,6 +445,8 @@ static PyMethodDef functions[] = {
     {"are_ascending", (PyCFunction)are_ascending, METH_O, are_ascending_doc},
     {"add_counts", (PyCFunction)(void (*)(void))add_counts, METH_FASTCALL, add_counts_doc},
     {"write_apart", (PyCFunction)(void (*)(void))write_apart, METH_FASTCALL, write_apart_doc},
+    {"place_records", (PyCFunction)(void (*)(void))place_records, METH_FASTCALL, place_records_doc},
+    {"take_items", (PyCFunction)(void (*)(void))take_items, METH_FASTCALL, take_items_doc},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"partitions", (PyCFunction)(void (*)(void))partitions, METH_FASTCALL, partitions_doc},
     {NULL, NULL, 0, NULL},

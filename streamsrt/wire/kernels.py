@@ -23,6 +23,8 @@ T = TypeVar("T")
 RECORDS_MAX = 1 << 17
 """Reading more of them in one go would keep other threads waiting for more than ten milliseconds."""
 
+_PLACED_COLUMNS = 6
+
 Items: TypeAlias = list[bytes | None]
 """Keys, or values."""
 Times: TypeAlias = npt.NDArray[np.int64]
@@ -114,6 +116,10 @@ class Native(Protocol):
     ) -> tuple[int, int, int, int] | None: ...
 
     def read_items(self, records: memoryview, positions: Positions, /) -> Items: ...
+
+    def place_records(self, data: bytes, batches: Times, columns: Times, /) -> bool: ...
+
+    def take_items(self, data: npt.NDArray[np.uint8], at: Times, sizes: Times, order: Times, /) -> Items: ...
 
     def numbers_at(
         self, known: Numbers, records: memoryview, positions: Positions, numbers: Times, /
@@ -237,6 +243,27 @@ def read_records(records: memoryview, record_count: int, base_timestamp: int) ->
         return None
     low_ms, high_ms, null_keys, null_values = found
     return NativeRecords(keys, values, times, low_ms, high_ms, bool(null_keys), bool(null_values))
+
+
+def place_records(data: bytes, batches: Times, record_count: int) -> Times | None:
+    """Where the records of these batches lie, which ``data`` begins with: rows with the places and the sizes of their keys,
+    those of their values, their timestamps, and their offsets.
+
+    ``batches``: rows with the sizes of the batches in bytes, their numbers of records, their base timestamps, base offsets
+    and next offsets. None unless the offsets ascend, no record has headers or attributes, and all are written as a producer
+    does.
+    """
+    if native is None or record_count > RECORDS_MAX:
+        return None
+    columns = np.empty((_PLACED_COLUMNS, record_count), np.int64)
+    return columns if native.place_records(data, batches, columns) else None
+
+
+def take_items(data: npt.NDArray[np.uint8], at: Times, sizes: Times, order: Times) -> Items | None:
+    """The bytes at these places, in that order; a size of -1 is null."""
+    if native is None or len(order) > RECORDS_MAX:
+        return None
+    return native.take_items(data, *map(np.ascontiguousarray, (at, sizes, order)))
 
 
 def new_writer() -> RecordsWriter | None:

@@ -1,22 +1,29 @@
 """Bytes out of a buffer, many items at once.
 
-1. numpy copies them into a table, in any order, and makes the objects from there. Items of different sizes are filled up
-   with zeros, which the objects then lack; those that end in zeros themselves are cut out one by one.
-2. Behind the items are :data:`WIDTH_MAX` bytes more.
+1. numpy copies them into a table, in any order. Where all have one size, it makes the objects as well. Where sizes differ,
+   each row begins with the size of its item, and ``struct`` makes the objects: a size has one byte there. Longer ones are
+   filled up with zeros, which the objects then lack; those that end in zeros themselves are cut out one by one.
+2. The loop in C makes the objects where it was built (:mod:`streamsrt.wire.kernels`).
+3. Behind the items are :data:`WIDTH_MAX` bytes more.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from struct import Struct
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsrt.wire.kernels import take_items
+
 WIDTH_MAX = 512
 """Longer items are cut out one by one, which costs little more than to copy their bytes."""
 
 _SPARE_BYTES = 16
+_SIZED_MAX = 255
+_ROWS_AT_ONCE = 128
 _CACHED_BYTES = 120 << 10
 """A table of so many bytes fits the processor's cache, and is allocated without asking the system for memory."""
 
@@ -33,10 +40,17 @@ class Items:
         mean = int(sizes.sum()) // len(sizes)
         self._is_cut = high <= 0 or mean > WIDTH_MAX // 2
         self._width = 1 if self._is_cut else min(high, 2 * mean + _SPARE_BYTES, WIDTH_MAX)
+        # The byte before an item gets its size.
+        self._is_sized = low < high and self._width <= _SIZED_MAX and int(at.min()) > 0
+        self._is_odd = low < 0 or high > self._width
         self._alike = _windows(data, high) if low == high and not self._is_cut else None
         self._table = None if self._alike is None else _table(data, at, high)
 
     def all(self) -> list[bytes | None]:
+        found = take_items(self._data, self._at, self._sizes, np.arange(len(self._at)))
+        return self._all_in_parts() if found is None else found
+
+    def _all_in_parts(self) -> list[bytes | None]:
         rows = _CACHED_BYTES // self._width
         count = len(self._at)
         if rows >= count:
@@ -48,6 +62,9 @@ class Items:
 
     def taken(self, order: Numbers) -> list[bytes | None]:
         """These of them, which are no more than fit the processor's cache."""
+        found = take_items(self._data, self._at, self._sizes, order)
+        if found is not None:
+            return found
         if self._table is not None:
             items: list[bytes | None] = self._table.take(order).tolist()
             return items
@@ -61,7 +78,12 @@ class Items:
         if self._is_cut:
             view = self._data.data
             return [_cut(view, start, size) for start, size in zip(at.tolist(), sizes.tolist(), strict=True)]
-        return _unlike_items(self._data, at, sizes, self._width)
+        if not self._is_sized:
+            return _unlike_items(self._data, at, sizes, self._width)
+        items = _sized_items(self._data, at, sizes, self._width)
+        if self._is_odd:
+            _cut_odd(items, self._data, at, sizes, (sizes < 0) | (sizes > self._width))
+        return items
 
 
 def _table(data: Bytes, at: Numbers, size: int) -> npt.NDArray[np.void] | None:
@@ -76,12 +98,36 @@ def _unlike_items(data: Bytes, at: Numbers, sizes: Numbers, width: int) -> list[
     # This takes zeros at the end for what filled the rows up.
     items: list[bytes | None] = bytes_at(data, at, sizes, width).view(f"S{width}")[:, 0].tolist()
     ends_in_zero = data.take(at + sizes - 1, mode="clip") == 0
-    odd = ((sizes <= 0) | (sizes > width) | ends_in_zero).nonzero()[0]
+    _cut_odd(items, data, at, sizes, (sizes <= 0) | (sizes > width) | ends_in_zero)
+    return items
+
+
+def _sized_items(data: Bytes, at: Numbers, sizes: Numbers, width: int) -> list[bytes | None]:
+    """Items of at most so many bytes; anything for others."""
+    table = _windows(data, width + 1)[at - 1].view(np.uint8).reshape(len(at), width + 1)
+    table[:, 0] = sizes
+    items: list[bytes | None] = []
+    whole = len(at) - len(at) % _ROWS_AT_ONCE
+    for some in _rows_of(width, _ROWS_AT_ONCE).iter_unpack(table[:whole].data):
+        items += some
+    for (item,) in _rows_of(width, 1).iter_unpack(table[whole:].data):
+        items.append(item)
+    return items
+
+
+@lru_cache(maxsize=32)
+def _rows_of(width: int, count: int) -> Struct:
+    return Struct(f"{width + 1}p" * count)
+
+
+def _cut_odd(
+    items: list[bytes | None], data: Bytes, at: Numbers, sizes: Numbers, is_odd: npt.NDArray[np.bool_]
+) -> None:
+    odd = is_odd.nonzero()[0]
     if len(odd):
         view = data.data
         for index, start, size in zip(odd.tolist(), at[odd].tolist(), sizes[odd].tolist(), strict=True):
             items[index] = _cut(view, start, size)
-    return items
 
 
 def bytes_at(data: Bytes, at: Numbers, sizes: Numbers, width: int) -> Bytes:
@@ -89,7 +135,7 @@ def bytes_at(data: Bytes, at: Numbers, sizes: Numbers, width: int) -> Bytes:
     with zeros."""
     found = _windows(data, width)[at].view(np.uint8)
     if int(sizes.min()) < width:
-        found &= _masks(width)[np.clip(sizes, 0, width)].view(np.uint8)
+        found &= _masks(width).take(sizes, mode="clip").view(np.uint8)
     return found.reshape(len(at), width)
 
 

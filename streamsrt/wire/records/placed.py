@@ -2,7 +2,7 @@
 
 Rules of this module:
 - Several batches are read at once, as numpy takes as long for the first record as for the next hundred. Only the lengths of
-  the records are followed one by one.
+  the records are followed one by one. The loop in C does all that where it was built (:mod:`streamsrt.wire.kernels`).
 - Whatever is read here, the codec for any records reads as well, with the same result. Others than those that producers
   usually write, and all with headers, are left to that codec, which also reports errors: this module reports none.
 """
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from streamsrt.wire.kernels import place_records
 from streamsrt.wire.records.columns import Placed
 from streamsrt.wire.records.header import BatchHeader
 from streamsrt.wire.records.items import WIDTH_MAX, Bytes, Numbers
@@ -37,6 +38,27 @@ def read_placed(batches: Sequence[BatchRecords]) -> Placed | None:
     data = b"".join((*(records for records, _ in batches), bytes(WIDTH_MAX)))
     counts = np.array([header.records_count for _, header in batches])
     table = np.frombuffer(data, np.uint8)
+    columns = place_records(data, _known(batches), int(counts.sum()))
+    if columns is not None:
+        keys_at, key_sizes, values_at, value_sizes, given, offsets = columns
+        return Placed(table, keys_at, key_sizes, values_at, value_sizes, _stamped(given, batches), offsets)
+    return _read_by_numpy(data, table, batches, counts)
+
+
+def _known(batches: Sequence[BatchRecords]) -> Numbers:
+    """What is known of the batches before their records are read, row by row."""
+    return np.array(
+        [
+            [len(records) for records, _ in batches],
+            [header.records_count for _, header in batches],
+            [header.base_timestamp for _, header in batches],
+            [header.base_offset for _, header in batches],
+            [header.next_offset for _, header in batches],
+        ]
+    )
+
+
+def _read_by_numpy(data: bytes, table: Bytes, batches: Sequence[BatchRecords], counts: Numbers) -> Placed | None:
     ends = _ends(data, table, batches, counts)
     if ends is None:
         return None
@@ -126,7 +148,11 @@ def _times(deltas: Numbers, batches: Sequence[BatchRecords], counts: Numbers) ->
     bases = [header.base_timestamp for _, header in batches]
     if not -BASE_TIMESTAMP_MAX < min(bases) <= max(bases) < BASE_TIMESTAMP_MAX:
         return None
-    times: Numbers = deltas + np.array(bases).repeat(counts)
+    return _stamped(deltas + np.array(bases).repeat(counts), batches)
+
+
+def _stamped(times: Numbers, batches: Sequence[BatchRecords]) -> Numbers:
+    """The times, with those of the broker where these count."""
     done = 0
     for _, header in batches:
         if header.is_log_append_time:

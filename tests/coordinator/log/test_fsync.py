@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -49,6 +50,24 @@ def test_a_file_that_is_being_closed_is_given_to_nobody(tmp_path: Path, monkeypa
     descriptor, reference = file.fd, ref(file)
     del file
     assert given == [None]
+
+
+def test_what_waits_for_a_round_is_little_work_for_the_garbage_collector(tmp_path: Path, syncer: Syncer) -> None:
+    """Thousands of logs wait for each one, and all that lives that long is looked at again and again."""
+    logs = [open_log(tmp_path / f"t-{number}", syncer, LogConfig(fsync=Fsync.INTERVAL)) for number in range(100)]
+    for log in logs:
+        log.append(batch(b"a"), now_ms=0)
+        log.flush()
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for log in logs:
+            log.append(batch(b"b"), now_ms=0)
+        made = len(gc.get_objects()) - before
+    finally:
+        gc.enable()
+    assert made < 3 * len(logs)
 
 
 def test_waiters_are_told_when_what_they_wrote_is_on_disk(tmp_path: Path, syncer: Syncer) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsrt.wire import kernels
 from streamsrt.wire.compression import Compression
+from streamsrt.wire.kernels import Native
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
     HEADER_SIZE_BYTES,
@@ -24,12 +29,27 @@ from streamsrt.wire.records import (
     read_header,
     rewrite_log_append_time,
 )
+from streamsrt.wire.records.header import CODEC_MASK, iter_headers
 from streamsrt.wire.records.items import WIDTH_MAX, Items
 from streamsrt.wire.records.placed import PLACED_RECORDS_MIN, read_placed
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole, resealed, rows_of
 
 T0 = 1_700_000_000_000
 COUNT = PLACED_RECORDS_MIN
+
+
+@pytest.fixture(scope="session")
+def loops(load_native: Callable[[str], object]) -> Native:
+    """The module in C, whether or not the tests run with it."""
+    return cast(Native, load_native(kernels.MODULE))
+
+
+@contextmanager
+def using(native: Native | None) -> Iterator[None]:
+    """In here, the code runs with these loops, or with none."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kernels, "native", native)
+        yield
 
 
 def placed(batch: bytes) -> Columns | None:
@@ -171,11 +191,114 @@ def test_what_comes_before_a_broken_batch_is_read_first() -> None:
     assert raised.value.next_offset == 2 * COUNT
 
 
-@given(st.lists(st.one_of(st.none(), st.binary(max_size=20), st.just(b"x" * 700), st.just(b"y\0")), min_size=1))
-def test_items_come_out_as_they_were(items: list[bytes | None]) -> None:
+_sizes = st.sampled_from([0, 1, 254, 255, 256, 700])
+
+
+@pytest.mark.parametrize("with_loops", [False, True])
+@given(
+    st.lists(st.one_of(st.none(), st.binary(max_size=20), _sizes.map(b"x".__mul__), st.just(b"y\0")), min_size=1),
+    st.integers(0, 2),
+    st.integers(1, 300),
+)
+@settings(max_examples=60)
+def test_items_come_out_as_they_were(
+    loops: Native, with_loops: bool, items: list[bytes | None], before: int, repeated: int
+) -> None:
+    items = items * (1 + repeated // len(items))
     sizes = np.array([-1 if item is None else len(item) for item in items])
     positive = np.maximum(sizes, 0)
-    data = np.frombuffer(b"".join(filter(None, items)) + b"\xff" * WIDTH_MAX, np.uint8)
+    data = np.frombuffer(b"\xff" * before + b"".join(filter(None, items)) + b"\xff" * WIDTH_MAX, np.uint8)
     order = np.arange(len(items))[::-1]
-    found = Items(data, positive.cumsum() - positive, sizes)
-    assert (found.all(), found.taken(order)) == (items, items[::-1])
+    with using(loops if with_loops else None):
+        found = Items(data, before + positive.cumsum() - positive, sizes)
+        assert (found.all(), found.taken(order)) == (items, items[::-1])
+
+
+def test_items_that_are_not_in_the_data_are_refused(loops: Native) -> None:
+    data, one = np.zeros(10, np.uint8), np.zeros(1, np.int64)
+    for at, size in [(-1, 1), (0, 11), (10, 1), (11, 0), (1 << 62, 1), (5, 1 << 62), (-(1 << 63), 1)]:
+        with pytest.raises(ValueError, match="no bytes at this position"):
+            loops.take_items(data, one + at, one + size, one)
+    for index in (-1, 1, 1 << 62):
+        with pytest.raises(IndexError):
+            loops.take_items(data, one, one + 1, one + index)
+    assert loops.take_items(data, one + 10, one, one) == [b""]
+    assert loops.take_items(data, one + (1 << 62), one - 1, one) == [None]
+
+
+@given(plain_batches)
+@settings(max_examples=25)
+def test_the_loop_reads_what_the_codec_reads(loops: Native, batch: bytes) -> None:
+    with using(loops):
+        check_whole(placed, batch)
+
+
+@given(
+    plain_batches,
+    st.lists(st.tuples(st.one_of(st.integers(0, 40), st.integers(0, 1 << 20)), st.integers(0, 255)), max_size=4),
+    st.integers(0, 3),
+)
+@settings(max_examples=50)
+def test_the_loop_reads_what_is_damaged_as_the_codec_or_not_at_all(
+    loops: Native, whole: bytes, changes: list[tuple[int, int]], missing: int
+) -> None:
+    with using(loops):
+        check_damaged(placed, whole, changes, missing)
+
+
+@given(st.lists(batches(), min_size=1, max_size=5))
+@settings(max_examples=30)
+def test_the_loop_and_numpy_read_the_same(loops: Native, parts: list[bytes]) -> None:
+    whole = answer(parts)
+    given = [
+        (memoryview(whole)[at + HEADER_SIZE_BYTES : at + head.size_bytes], head) for at, head in iter_headers(whole)
+    ]
+    taken = [(records, head) for records, head in given if not head.attributes & CODEC_MASK]
+    if not taken:
+        return
+    found = []
+    for native in (None, loops):
+        with using(native):
+            one = read_placed(taken)
+        found.append(one)
+    expected, read = found
+    if expected is None:
+        return
+    assert read is not None
+    assert [each.tolist() for each in read[1:]] == [each.tolist() for each in expected[1:]]
+
+
+@given(st.binary(max_size=60), st.integers(0, 3), st.lists(st.integers(-3, 70), min_size=10, max_size=10))
+@settings(max_examples=200)
+def test_noise_is_never_read_beyond_its_end(loops: Native, noise: bytes, count: int, known: list[int]) -> None:
+    columns = np.empty((6, count), np.int64)
+    if loops.place_records(noise, np.array(known, np.int64).reshape(5, 2), columns):
+        assert known[0] + known[1] <= len(noise)
+        assert known[2] + known[3] == count
+
+
+@pytest.mark.parametrize("which", ["size", "count", "base time", "base offset"])
+def test_what_is_said_of_batches_is_checked(loops: Native, which: str) -> None:
+    batch = encode_batch([b"key"] * 3, [b"value"] * 3, [T0] * 3)
+    records, columns = batch[HEADER_SIZE_BYTES:], np.empty((6, 3), np.int64)
+    known = np.array([[len(records)], [3], [T0], [0], [3]])
+    assert loops.place_records(records, known, columns)
+    row = ["size", "count", "base time", "base offset"].index(which)
+    for value in ([-1, 0, 1, 1 << 62, -(1 << 63), (1 << 63) - 1], [-1, 2, 4, 1 << 62], [1 << 62, -(1 << 62)], [1, 3])[
+        row
+    ]:
+        wrong = known.copy()
+        wrong[row] = value
+        assert not loops.place_records(records, wrong, columns)
+
+
+def test_other_arguments_are_refused(loops: Native) -> None:
+    one = np.zeros(1, np.int64)
+    with pytest.raises(BufferError):
+        loops.place_records(b"", one, b"not to be written")  # type: ignore[arg-type]
+    for arguments in ((b"",), (b"", one, one, one), ("", one, one)):
+        with pytest.raises(TypeError):
+            loops.place_records(*arguments)
+    for few in ((b"", one), (b"", one, "", one)):
+        with pytest.raises(TypeError):
+            loops.take_items(*few)
