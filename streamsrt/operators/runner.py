@@ -36,7 +36,7 @@ from streamsrt.errors import (
     StreamsError,
 )
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
-from streamsrt.operators.engine.contexts import RunPosition, context_at, context_of, flushed_context
+from streamsrt.operators.engine.contexts import RunPosition, context_at, context_of, flushed_context, places_of
 from streamsrt.operators.engine.emitter import Generated
 from streamsrt.operators.engine.environment import (
     Environment,
@@ -266,6 +266,8 @@ class Runner:
         if self._headers:
             each = [_EMPTY_HEADERS] * len(columns.keys) if columns.headers is None else columns.headers
             arguments = (*arguments[:3], each, *more)
+        if generated.takes_places:
+            arguments = (*arguments, *places_of(partitions, columns))
         start, (raw_keys, *rest) = 0, arguments
         while raw_keys:
             keys = iter(raw_keys)

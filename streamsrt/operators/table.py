@@ -35,6 +35,7 @@ from streamsrt.operators.kinds import (
     count_windows,
     foreign_key_joins,
     global_joins,
+    grace_join_code,
     grace_joins,
     grouped_tables,
     lookup_joins,
@@ -173,7 +174,7 @@ OPERATIONS: Mapping[type, Operator] = MappingProxyType(
         ),
         operations.StreamTableGraceJoin: Operator(
             grace_joins.make_stream_table_grace_join,
-            None,
+            grace_join_code.emit_grace_join,
             WAITING,
             OwnKeys("buffer", grace_joins.key_of_waiting),
             WAITS,
@@ -231,5 +232,7 @@ MAKERS: Mapping[type, Maker] = MappingProxyType({kind: row.make for kind, row in
 EMITS: Mapping[type, Emit] = MappingProxyType(
     {kind: row.emit for kind, row in OPERATIONS.items() if row.emit is not None}
 )
-OF_VERSIONS: frozenset[type] = frozenset({operations.TableSource, operations.StreamTableJoin})
+OF_VERSIONS: frozenset[type] = frozenset(
+    {operations.TableSource, operations.StreamTableJoin, operations.StreamTableGraceJoin}
+)
 """Operations whose code knows versioned stores."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heappop, heappush
 from struct import Struct, error
 from typing import Any, NamedTuple, Protocol
@@ -32,8 +33,8 @@ _CONTEXT = Struct(">qqi")
 _INTS = Struct(">ii")
 _INT = Struct(">i")
 _TIME = Struct(">q")
-_NONES = Struct(">iiiii")
-_NO_TIME = _TIME.pack(0)
+_NONES = Struct(">iiii")
+NO_TIME = _TIME.pack(0)
 _NONE, _SAME_AS_PRIOR = -1, -2
 _VERSION_HEADER = "v"
 VERSION_HEADERS = ((_VERSION_HEADER, b"\x03"),)
@@ -66,7 +67,22 @@ class HeldRecord(NamedTuple):
     timestamp: int
 
 
-def held_record(held: Held, to_raw: Callable[[object], bytes | None]) -> HeldRecord:
+class HeldChange(Protocol):
+    """What is read of a change that is held back, to tell where it came from."""
+
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def new(self) -> object: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def headers(self) -> Headers: ...
+    @property
+    def origin(self) -> tuple[str, int, int]: ...
+
+
+def held_record(held: HeldChange, to_raw: Callable[[object], bytes | None]) -> HeldRecord:
     """A change that was held back, as bytes. ``to_raw`` serialises its value."""
     return HeldRecord(held.key, to_raw(held.new), tuple(held.headers), held.timestamp)
 
@@ -120,10 +136,8 @@ class HeldFormat:
             raw = HeldFormat(self.name, bytes, bytes)
             return raw.to_bytes(Held(b"", 0, value, None, None, timestamp, headers, origin))
         topic, partition, offset = origin
-        raw_topic = topic.encode()
-        head = _CONTEXT.pack(timestamp, offset, len(raw_topic))
-        tail = _NONES.pack(partition, 0, _NONE, _NONE, len(value))
-        return b"".join((head, raw_topic, tail, value, _NO_TIME))
+        pack, place = record_place(topic, partition)
+        return pack(timestamp, offset, place, len(value)) + value + NO_TIME
 
     def from_bytes(self, key: bytes, row: bytes) -> Held:
         """The change in a row of the changelog. Raises StateError."""
@@ -145,6 +159,15 @@ class HeldFormat:
         old_value, new_value, prior_value = (None if v is None else self._read(key, v) for v in (old, new, prior))
         origin = (topic, partition, offset)
         return Held(key, time_ms, new_value, old_value, prior_value, timestamp, headers, origin, old == prior)
+
+
+@lru_cache(maxsize=1024)
+def record_place(topic: str, partition: int) -> tuple[Callable[[int, int, bytes, int], bytes], bytes]:
+    """What packs timestamp, offset, a place and the size of its value into the beginning of a record's row (the value and
+    ``NO_TIME`` end it), and that place: of a record without headers that replaces nothing."""
+    raw_topic = topic.encode()
+    place = _INT.pack(len(raw_topic)) + raw_topic + _NONES.pack(partition, 0, _NONE, _NONE)
+    return Struct(f">qq{len(place)}si").pack, place
 
 
 class SuppressionBuffer:

@@ -92,6 +92,9 @@ class VersionedCache(dict[bytes, VersionedEntry]):
             entry.timestamps.append(latest[0])
             entry.values.append(self.format.read(key, latest[1]))
             self._versions += 1
+        elif self._newest_deletion_ms < 0:
+            # A key whose newest version is no value has been deleted, or has no version at all.
+            entry.complete = True
         return entry
 
     def _complete(self, entry: VersionedEntry) -> None:
@@ -179,10 +182,15 @@ class VersionedCache(dict[bytes, VersionedEntry]):
     def as_of(self, key: bytes, as_of_ms: int) -> Any:
         """The value that was valid at ``as_of_ms``; None where there was none, or that is beyond retention."""
         entry = self[key]
-        if entry.timestamps and entry.timestamps[-1] <= as_of_ms:
+        timestamps = entry.timestamps
+        if timestamps and timestamps[-1] <= as_of_ms:
             return entry.values[-1]
-        version = self.version(key, as_of_ms)
-        return None if version is None else version[0]
+        if as_of_ms < self.stream_time_ms - self.store.history_retention_ms:
+            return None
+        if not timestamps or as_of_ms < timestamps[0]:
+            self._complete(entry)
+        at = bisect_right(timestamps, as_of_ms)
+        return entry.values[at - 1] if at else None
 
     def version(self, key: bytes, as_of_ms: int | None = None) -> tuple[object, int, int | None] | None:
         """Value, timestamp and end of the version that was valid at ``as_of_ms`` (None: of the newest)."""

@@ -14,6 +14,7 @@ source would be short.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, Literal
 
@@ -59,6 +60,8 @@ class Compiler:
         self.is_flush = False
         """Whether the function is for changes that leave a cache, not for records of a source."""
         self._nodes = 0
+        self._takes_places = False
+        """Whether the function is told where records were read."""
         self._outputs: dict[str, tuple[str, str]] = {}
         self._texts: dict[str, WrittenTexts] = {}
         self.next_sequence = env.sequence.__next__
@@ -70,7 +73,7 @@ class Compiler:
         self._start(headers, is_flush=False)
         self._source(name, headers=headers)
         columns = ["keys", "values", "timestamps", *(["headers"] if headers else [])]
-        return self._build(name, columns, ["k", "v", "t", *(["h"] if headers else [])])
+        return self._build(name, columns, ["k", "v", "t", *(["h"] if headers else [])], takes_places=self._takes_places)
 
     def sources(self, names: Sequence[str], *, headers: bool) -> Generated:
         """``run(keys, values, timestamps[, headers], sources)`` for records of several sources, in the order in which they
@@ -81,7 +84,8 @@ class Compiler:
                 self.emitter.line("pass")
                 self._source(name, headers=headers)
         columns = ["keys", "values", "timestamps", *(["headers"] if headers else []), "sources"]
-        return self._build(", ".join(names), columns, ["k", "v", "t", *(["h"] if headers else []), "of"])
+        variables = ["k", "v", "t", *(["h"] if headers else []), "of"]
+        return self._build(", ".join(names), columns, variables, takes_places=self._takes_places)
 
     def _source(self, name: str, *, headers: bool) -> None:
         """The code for a record of a source."""
@@ -140,10 +144,13 @@ class Compiler:
         self.emitter = Emitter(headers)
         self._nodes = 0
         self._outputs = {}
+        self._takes_places = False
 
-    def _build(self, title: str, columns: list[str], variables: list[str]) -> Generated:
+    def _build(self, title: str, columns: list[str], variables: list[str], *, takes_places: bool = False) -> Generated:
+        if takes_places:
+            columns, variables = [*columns, "places", "offsets"], [*variables, "at", "offset"]
         try:
-            return self.emitter.build(title, columns, variables)
+            return replace(self.emitter.build(title, columns, variables), takes_places=takes_places)
         except SyntaxError as error:
             raise TooComplex(f"{title}: {error}") from error
 
@@ -267,6 +274,11 @@ class Compiler:
         self.emitter.setup(f"{name} = {cache}.dirty.append")
         return name
 
+    def place(self) -> tuple[str, str]:
+        """The variables with the topic and partition, and with the offset, of the record that was read. Not for flushes."""
+        self._takes_places = True
+        return "at", "offset"
+
     def stream_time(self, node: str) -> str:
         """The local with the stream time that a windowed operation observed."""
         holder = self.emitter.bind("time", self.stream_time_of(node))
@@ -372,7 +384,8 @@ class Compiler:
         call = "{k}, {v}, {t}"
         if flow.headers is not None:
             columns["h"] = flow.headers
-            call += ", {h}"
+            # Records without headers are written more quickly.
+            call += ", {h} if any({h}) else None"
         if node.partitioner is not None:
             chosen = e.temp("p")
             partitions = self.env.partitions_of_topic(topic)

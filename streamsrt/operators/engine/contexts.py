@@ -41,12 +41,7 @@ class RunPosition:
         """Where the record was read."""
         offsets = self._offsets
         if offsets is None:
-            columns = self.columns
-            if isinstance(columns, MergedColumns) or columns.offsets is not None:
-                offsets = columns.offsets or ()
-            else:
-                offsets = range(columns.base_offset, columns.base_offset + self._count)
-            self._offsets = offsets
+            offsets = self._offsets = self.columns.each_offset
         index = max(self._count - length_hint(self.keys) - 1, 0)
         topic, partition = self.partitions[0 if self._origins is None else self._origins[index]]
         return _new(RecordMetadata, (topic, partition, offsets[index]))
@@ -57,6 +52,15 @@ class RunPosition:
         columns, index = self.columns, self.index
         headers: Headers = () if columns.headers is None else columns.headers[index]
         return columns.keys[index], columns.values[index], headers, columns.timestamps[index]
+
+
+def places_of(
+    partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns
+) -> tuple[Sequence[tuple[str, int]], Sequence[int]]:
+    """Topic and partition, and offset, of each record. ``partitions``: of the columns, or of each of their parts."""
+    if isinstance(columns, MergedColumns):
+        return list(map(partitions.__getitem__, columns.origins)), columns.each_offset
+    return [partitions[0]] * len(columns.keys), columns.each_offset
 
 
 def flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:

@@ -273,7 +273,7 @@ def _compiled(source: str, filename: str) -> CodeType:
 @dataclass(frozen=True, slots=True)
 class Generated:
     """A generated function, and the data to locate a failure in it. ``columns_of``: its arguments, two at least, out of an
-    object that has them as attributes."""
+    object that has them as attributes. ``takes_places``: the last two are each record's topic and partition, and offset."""
 
     run: Callable[..., None]
     columns_of: Callable[[object], tuple[Sequence[object], ...]]
@@ -281,6 +281,7 @@ class Generated:
     filename: str
     first_line: int
     origins: list[tuple[str, Stage]]
+    takes_places: bool = False
 
     def origin(self, error: BaseException) -> tuple[str, Stage]:
         """The node, and what it was doing, when the function raised ``error``."""

@@ -21,7 +21,7 @@ from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology, StreamTime
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, PunctuationSchedule
 from streamsrt.operators.engine.user_metrics import UserMetrics
-from streamsrt.state.buffer import Held, HeldRecord, held_record
+from streamsrt.state.buffer import HeldChange, HeldRecord, held_record
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache
 from streamsrt.state.snapshots import SnapshotOwners
@@ -198,7 +198,7 @@ class Environment:
         self.came_unknown = False
         """Whether the position of the forwarded record is unknown; :attr:`metadata` is then that of the record that caused
         the forwarding."""
-        self.evicted: tuple[Held, Callable[[object], bytes | None]] | None = None
+        self.evicted: tuple[HeldChange, Callable[[object], bytes | None]] | None = None
         """The evicted change that a generated function forwards, and the function that serializes its value."""
         self.stream_time_ms = -1
         self.system_time_ms = 0

@@ -10,7 +10,8 @@
 - ``counting``           counts of whole runs of records, without a step per record in Python
 - ``foreign_key_joins``  foreign-key joins of two tables, as processor nodes
 - ``global_joins``       joins of a stream with a global table, as processor nodes
-- ``grace_joins``        stream-table joins with a grace period, as processor nodes
+- ``grace_join_code``    code of stream-table joins with a grace period
+- ``grace_joins``        stream-table joins with a grace period: their rules, and their processor nodes
 - ``grouped_tables``     ``KTable.group_by`` and its aggregations, and ``transform_values``
 - ``idle``               ``idle_timeout``: closes windows when an input has no more records
 - ``left_calls``         pending asynchronous calls that an end leaves to the next start

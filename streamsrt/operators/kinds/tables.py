@@ -22,6 +22,8 @@ from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import derived_row, own_store
 from topology.graph.store_kinds import RowsOfKey, rows_of
 
+StreamSide = operations.StreamTableJoin | operations.StreamTableGraceJoin
+
 
 def entry_for(c: Compiler, store: str, key: str, *, read: bool) -> str:
     """Fetches the cache's entry into a variable. ``read`` False: it will only be overwritten, so it needs no look-up."""
@@ -208,20 +210,21 @@ def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: operations.Stre
         inside = flow.copy()
         inside.value.not_null = True
         inside.key.not_null = inside.key.not_null or not op.left
-        found = _look_up(c, op, inside)
+        found = look_up(c, op.table, inside)
         if op.left:
-            _joined(c, node, op, inside, found)
+            join_with(c, node, op, inside, found)
         else:
             with e.block(f"if {found} is not None:"):
-                _joined(c, node, op, inside, found)
+                join_with(c, node, op, inside, found)
 
 
-def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
+def look_up(c: Compiler, table: str, flow: Flow) -> str:
+    """Fetches the value of the table's row, as of the time of the flow where the table keeps versions, into a variable."""
     e = c.emitter
-    row_as_of = table_view_as_of(c.plan, c.caches, op.table)
+    row_as_of = table_view_as_of(c.plan, c.caches, table)
     if row_as_of is not None:
         found = e.temp("x")
-        versions = stored_versions(c.plan, c.caches, op.table)
+        versions = stored_versions(c.plan, c.caches, table)
         raw = None if versions is None else c.known_bytes(flow.key, versions.name)
         if versions is not None and raw is not None:
             entry, times = _versions_of(c, e.bind("cache", versions), raw)
@@ -232,9 +235,9 @@ def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
         row = f"{e.bind('row_as_of', row_as_of)}({key}, {flow.time})"
         e.line(f"{found} = {row if flow.key.not_null else f'None if {key} is None else {row}'}")
         return found
-    lookup = table_lookup(c.plan, op.table)
+    lookup = table_lookup(c.plan, table)
     if lookup is None or rows_of(c.plan.specs[lookup.store]) is not RowsOfKey.ONE:
-        found, row_of = e.temp("x"), e.bind("row_of", table_view(c.plan, c.caches, op.table))
+        found, row_of = e.temp("x"), e.bind("row_of", table_view(c.plan, c.caches, table))
         key = e.obj(flow.key)
         row = f"{row_of}({key})[0]"
         e.line(f"{found} = {row if flow.key.not_null else f'None if {key} is None else {row}'}")
@@ -264,7 +267,8 @@ def _derive(c: Compiler, step: operations.Operation, flow: Flow, found: str) -> 
             e.line(f"{found} = {e.bind('derive', derived_row(step))}({e.obj(flow.key)}, {found})")
 
 
-def _joined(c: Compiler, node: ProcessorNode, op: operations.StreamTableJoin, flow: Flow, found: str) -> None:
+def join_with(c: Compiler, node: ProcessorNode, op: StreamSide, flow: Flow, found: str) -> None:
+    """Emits the code that joins a record with the row that was found, and forwards the result."""
     e = c.emitter
     inside = flow.copy()
     key = e.obj(inside.key) + ", " if op.with_key else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -92,6 +93,11 @@ class RecordColumns:
     def offset_at(self, index: int) -> int:
         """Offset of the record with this index (0 or more)."""
         return self.base_offset + index if self.offsets is None else self.offsets[index]
+
+    @property
+    def each_offset(self) -> Sequence[int]:
+        """The offset of each record."""
+        return range(self.base_offset, self.base_offset + len(self)) if self.offsets is None else self.offsets
 
     def cut(self, start: int, stop: int | None = None) -> RecordColumns:
         """The records from index `start` to before `stop` (None: to the end), as new columns."""

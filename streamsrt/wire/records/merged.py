@@ -43,16 +43,16 @@ class MergedColumns:
         return [origins.count(number) for number in range(len(self.parts))]
 
     @property
-    def offsets(self) -> Sequence[int]:
+    def each_offset(self) -> Sequence[int]:
         """The offset of each record in its part."""
         if self._offsets is None:
             # Few callers need it, but those may need it for each record.
-            self._offsets = self._pick([part.offset_at(at) for part in self.parts for at in range(len(part.keys))])
+            self._offsets = self._pick(list(chain.from_iterable(part.each_offset for part in self.parts)))
         return self._offsets
 
     def offset_at(self, index: int) -> int:
         """The offset of the record with this index in its part."""
-        return self.offsets[index]
+        return self.each_offset[index]
 
 
 def _joined(columns: Sequence[list[T]]) -> list[T]:

@@ -105,7 +105,8 @@ TABLE_STEPS: dict[str, Callable[[KTable[Any, Any]], KTable[Any, Any]]] = {
 }
 
 TABLE_JOINS = ("table_join", "table_left_join", "table_outer_join")
-LOOK_UPS = ("versioned_join", "versioned_left_join", "global_join", "global_left_join")
+GRACE_JOINS = ("grace_join", "grace_left_join")
+LOOK_UPS = ("versioned_join", "versioned_left_join", "global_join", "global_left_join", *GRACE_JOINS)
 STREAM_JOINS = ("stream_join", "stream_left_join", "stream_outer_join")
 ENDS = (
     "sink", "count", "reduce", "aggregate", "tumbling", "hopping", "unlimited", "sliding", "session", "session_reduce",
@@ -165,7 +166,7 @@ def _look_up(builder: StreamsBuilder, stream: KStream[Any, Any], end: str) -> KS
         )
     store = Store("t", kind="versioned", retention=20, segment_interval=5)
     table: KTable[Any, Any] = builder.table("t", key=serdes.string, value=serdes.string, store=store)
-    return join(table, _both)
+    return join(table, _both, grace=4 if end in GRACE_JOINS else None)
 
 
 class GlobalRows:

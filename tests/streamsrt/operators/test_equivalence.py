@@ -13,6 +13,7 @@ from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import (
     APPLICATION,
     ENDS,
+    GRACE_JOINS,
     STREAM_STEPS,
     TABLE_STEPS,
     Piped,
@@ -141,7 +142,8 @@ def test_a_task_that_is_restored_from_its_changelogs_goes_on_as_if_nothing_happe
     commit(through)
     feed(through, rows[cut:], [7])
     commit(through)
-    if end in ("stream_left_join", "stream_outer_join"):
+    if end in ("stream_left_join", "stream_outer_join", *GRACE_JOINS):
+        # Records that wait are numbered on from those that are still there: see test_join_restarts.
         return
     assert final_rows(second) == final_rows(through)
     assert written.topics == whole.topics
