@@ -688,8 +688,9 @@ class StreamThread:
             ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
         except BrokerError:
             return False
-        # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong.
-        if any(positions[tp] != end.offset for tp, end in ends.items()):
+        # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong. Of
+        # a log whose end the cluster does not tell, nothing is known.
+        if any(tp not in ends or ends[tp].offset != at for tp, at in positions.items()):
             return False
         for owned in self._manager.running():
             owned.note_ends(positions)

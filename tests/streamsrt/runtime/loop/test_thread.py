@@ -567,6 +567,17 @@ def test_it_is_not_quiet_while_a_position_is_beyond_the_end_of_its_log(rig: Rig)
     assert (rig.thread.processed_records, committed(rig)) == (3, log.end)
 
 
+def test_it_is_not_quiet_while_the_cluster_does_not_tell_where_its_logs_end(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0, 1)
+    log = rig.network.logs.pop(("in", 0))
+    rig.clock_ms += 1_000
+    assert not rig.thread.commit_if_drained()
+    rig.network.logs["in", 0] = log
+    rig.clock_ms += 1_000
+    assert rig.thread.commit_if_drained()
+
+
 @pytest.mark.requirement("SG-423")
 def test_it_is_not_quiet_while_offsets_wait_to_be_committed(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a"))
