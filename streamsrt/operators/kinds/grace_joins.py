@@ -109,7 +109,7 @@ class _Buffer:
         # No row has its number.
         self._cache.put_new(store_key, row)
         if self._log is not None:
-            self._log(store_key, row, self._env.system_time_ms, ())
+            self._log(store_key, row, self._env.plan.clock.at(self._env.system_time_ms), ())
 
     def first_until(self, time_ms: int) -> _Waiting | None:
         """The earliest record, if it is not later than ``time_ms``."""
@@ -136,7 +136,7 @@ class _Buffer:
         self._records.pop(store_key, None)
         self._cache.delete_new(store_key)
         if self._log is not None:
-            self._log(store_key, None, self._env.system_time_ms, ())
+            self._log(store_key, None, self._env.plan.clock.at(self._env.system_time_ms), ())
 
     def snapshot(self) -> Values:
         """The number of the last record that waited, though none may wait now."""
