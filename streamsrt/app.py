@@ -134,11 +134,10 @@ class KafkaStreams(Queryable):
         self._thread_number = 1
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
-        self._stop_requested = False
-        self.was_interrupted = False
-        """Whether SIGINT (Ctrl-C) has ended :meth:`run`."""
+        self.was_interrupted = self.was_terminated = self.was_quiet = False
+        """What has ended :meth:`run`: SIGINT (Ctrl-C); SIGTERM; with ``until="quiet"``, that all input was processed."""
         self._poll_limit_s = self.config.max_poll_interval_ms / 1000
-        self._claimed = self._has_begun = False
+        self._stop_requested = self._claimed = self._has_begun = False
         refuse_other_build(topology, self.config)
 
     # ------------------------------------------------------------------------------------------------------------- state
@@ -395,17 +394,17 @@ class KafkaStreams(Queryable):
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
         def is_over(loop: StreamThread) -> bool:
-            if deadline is not None and time.monotonic() >= deadline:
+            is_late = deadline is not None and time.monotonic() >= deadline
+            if is_late or (records is not None and self._past.processed_records + loop.processed_records >= records):
                 return True
-            if records is not None and self._past.processed_records + loop.processed_records >= records:
-                return True
-            return until == "quiet" and loop.commit_if_drained()
+            self.was_quiet = until == "quiet" and loop.commit_if_drained()
+            return self.was_quiet
 
         before: dict[signal.Signals, Any] = {}
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             # It interrupts this very thread, anywhere: no lock may be taken here, and so nothing is logged.
-            self.was_interrupted = number == signal.SIGINT
+            self.was_interrupted, self.was_terminated = number == signal.SIGINT, number == signal.SIGTERM
             self._stop(wake=False)
             signal.signal(number, before[signal.Signals(number)])
 
@@ -520,12 +519,13 @@ class KafkaStreams(Queryable):
             if until == "quiet" and processes.summary.failed and not stopping:
                 # Its tasks stay with its member until the session ends: the others are quiet without them.
                 crashed = processes.crashed_before_quiet()
+            self.was_quiet = self.was_quiet or (until == "quiet" and not stopping and quiet_times >= _QUIET_TIMES)
             is_over = (
                 crashed is not None
                 or self._stop_requested
                 or (deadline is not None and time.monotonic() >= deadline)
                 or (records is not None and processes.summary.progress.processed_records >= records)
-                or (until == "quiet" and quiet_times >= _QUIET_TIMES)
+                or self.was_quiet
             )
             if is_over and not stopping:
                 stopping = True

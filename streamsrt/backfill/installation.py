@@ -4,6 +4,9 @@
    any other store is refused. No instance can have run in between: it would have found the marks.
 2. The store then stands at the end of its changelog as this backfill wrote it, or at the end of the source that serves as
    one.
+3. With the stores of a whole application, the directory gets the version of the topology that can read them, as if that had
+   run: another one that would misread them is refused. Of one store that is rebuilt, the directory may have others, of the
+   version that it names: that stays. A store that an upgrade adds comes before the version that has it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.manifest import StoreResult, TaskManifest
 from streamsrt.backfill.plan import BackfillPlan, StorePlan
 from streamsrt.client.values import TopicPartition
+from streamsrt.runtime.topology_version import FILE as TOPOLOGY_FILE
+from streamsrt.runtime.topology_version import remember_version
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 
@@ -48,7 +53,14 @@ def install_bundles(
             finally:
                 opened.close()
             count += 1
+        if plan.outline and _is_of_this_version(plan, state.path):
+            remember_version(state.path, plan.outline)
     return count
+
+
+def _is_of_this_version(plan: BackfillPlan, path: Path) -> bool:
+    """Whether all state in the directory of the application is of the version of the plan."""
+    return plan.repair is None or not (plan.repair.beside or (path / TOPOLOGY_FILE).exists())
 
 
 def check_is_directory(state_dir: Path) -> None:

@@ -22,6 +22,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
@@ -35,6 +36,7 @@ PLAN_FILE = "plan.json"
 ID_DIGITS = 12
 Changelogs = Literal["live", "full"]
 _NOT_IN_FINGERPRINT = {
+    "outline",
     "created_ms",
     "clock_ms",
     "cluster_id",
@@ -272,6 +274,8 @@ class BackfillPlan(_Value):
     version: str
     """Of this package."""
     topology_digest: str
+    outline: dict[str, JsonValue] = Field(default_factory=dict)
+    """What a state directory says of the topology of its stores; none in plans of earlier releases. The digest decides."""
     config: dict[str, str] = Field(default_factory=dict)
     topics: dict[str, int] = Field(default_factory=dict)
     """Partition counts of all topics that are read or written."""

@@ -6,6 +6,7 @@ plan says about it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
@@ -16,6 +17,7 @@ from streamsrt.client.interface import Network
 from streamsrt.config import StreamsConfig
 from streamsrt.runtime.assembly import ready_topology
 from topology.graph.nodes import Subtopology
+from topology.graph.outline import outline
 from topology.graph.topology import Topology
 
 
@@ -65,6 +67,7 @@ def draft_plan(
         module_digests=imported_digests(application),
         version=_version(),
         topology_digest=topology.digest,
+        outline=json.loads(json.dumps(outline(topology).to_json())),
         config={key: str(value) for key, value in config.items()},
         changelogs=changelogs,
         created_ms=now_ms,

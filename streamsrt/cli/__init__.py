@@ -49,7 +49,7 @@ module                  commands
 
 Exit codes: 0 done; 1 anything unforeseen; 2 the user's mistake (arguments, configuration, topology, a missing topic);
 3 the broker can't be reached or refuses; 4 the state directory; 5 a record that could not be handled; 6 fenced or refused
-by the group; 7 another instance asked all of them to stop; 130 interrupted.
+by the group; 7 another instance asked all of them to stop; 130 interrupted; 143 SIGTERM before ``--until quiet`` was done.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ def main() -> None:
             from streamsrt.cli.entry import run_command_line
         run_command_line()
     except StoppedEarlyError as stopped:
-        sys.exit(stopped.exit_code)
+        sys.exit(stopped.exit_code(sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -14,10 +14,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from types import FrameType
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
+
+TERMINATED = 143
+"""The exit code of a command that was to end by itself, and that SIGTERM has ended before."""
 
 _RUN_APPLICATIONS = (["run"], ["demo"], ["upgrade", "start"], ["faust", "run"])
 _AGAIN_S = 0.05
@@ -29,14 +33,23 @@ _USUAL: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Ha
 
 
 class StoppedEarlyError(BaseException):
-    """Ends the command with exit code 0, or 130 after Ctrl-C. It is neither an Exception nor a SystemExit, so that an
-    application's module does not catch it.
+    """Ends the command with exit code 0; 130 after Ctrl-C; 143 after SIGTERM, with ``--until quiet``. It is neither an
+    Exception nor a SystemExit, so that an application's module does not catch it.
     """
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(number)
         self.signal = number
-        self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
+
+    def exit_code(self, arguments: Sequence[str]) -> int:
+        """The exit code of the command with these arguments."""
+        if self.signal == signal.SIGINT:
+            return INTERRUPTED
+        return TERMINATED if _ends_by_itself(arguments) else 0
+
+
+def _ends_by_itself(arguments: Sequence[str]) -> bool:
+    return "--until=quiet" in arguments or ("--until", "quiet") in pairwise(arguments)
 
 
 def runs_an_application(arguments: Sequence[str]) -> bool:

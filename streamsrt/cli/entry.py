@@ -120,7 +120,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
         with early_stop(given):
             command_line(next((each for each in given if not each.startswith("-")), None))(given)
     except StoppedEarlyError as stopped:
-        sys.exit(stopped.exit_code)
+        sys.exit(stopped.exit_code(given))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:

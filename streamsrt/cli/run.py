@@ -29,7 +29,7 @@ from streamsrt.cli.arguments import (
     Until,
     until_of,
 )
-from streamsrt.cli.early_stop import INTERRUPTED, stop_until
+from streamsrt.cli.early_stop import INTERRUPTED, TERMINATED, stop_until
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import LINES, note, print_json
 from streamsrt.cli.properties import read_properties
@@ -191,7 +191,16 @@ def run_application(
         _show(done, streams.state, as_json=as_json)
         if advice := late_records_advice(done.subtopology_counters):
             note(advice)
-    raise typer.Exit(INTERRUPTED if streams.was_interrupted else 0)
+    raise typer.Exit(_exit_code(streams, until))
+
+
+def _exit_code(streams: KafkaStreams, until: Literal["stopped", "quiet"]) -> int:
+    if streams.was_interrupted:
+        return INTERRUPTED
+    if until == "quiet" and streams.was_terminated and not streams.was_quiet:
+        note("stopped by SIGTERM before all available input was processed and committed")
+        return TERMINATED
+    return 0
 
 
 def open_door(listen: str) -> str | None:

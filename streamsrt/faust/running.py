@@ -346,8 +346,13 @@ class RunningApplication:
         assert background is not None
         now_ms = context.current_system_time_ms()
         due = {number: timer.next_ms(now_ms) for number, timer in enumerate(self._timers)}
+        ahead_ms = task.env.plan.clock.ahead_ms
 
         def run_timers(now_ms: int) -> None:
+            nonlocal ahead_ms
+            if by_ms := task.env.plan.clock.ahead_ms - ahead_ms:
+                ahead_ms += by_ms
+                due.update({each: self._timers[each].moved(at_ms, by_ms, now_ms) for each, at_ms in due.items()})
             is_first = next(iter(self._tasks.values())) is task
             if is_first and self.has_news:
                 self.announce()

@@ -108,7 +108,9 @@ class Outbox:
         count = len(columns.keys)
         columns.keys.append(key)
         columns.values.append(value)
-        columns.timestamps.append(self.env.system_time_ms if timestamp is None else round(timestamp * 1000))
+        env = self.env
+        at_ms = env.plan.clock.at(env.system_time_ms) if timestamp is None else round(timestamp * 1000)
+        columns.timestamps.append(at_ms)
         if partition is not None and columns.partitions is None:
             columns.partitions = [None] * count
         if columns.partitions is not None:

@@ -48,6 +48,14 @@ class Timer(NamedTuple):
         following: datetime = croniter(self.crontab, now).get_next(datetime)
         return round(following.timestamp() * 1000)
 
+    def moved(self, due_ms: int, by_ms: int, now_ms: int) -> int:
+        """When it runs next, instead of at ``due_ms``, if the clock was set by so much and shows ``now_ms``. What has run
+        does not run again, unless the clock was set back by more than two times of the crontab."""
+        if not self.crontab:
+            return due_ms + by_ms
+        following_ms = self.next_ms(now_ms)
+        return due_ms if due_ms <= self.next_ms(following_ms) else following_ms
+
 
 def timers_of(app: faust.App) -> tuple[list[Timer], list[Callable[[], Awaitable[object]]]]:
     """The timers of an application, and those of its tasks that are none."""

@@ -560,7 +560,7 @@ class Runner:
         """Logs what a suppression held back or let go. These records have no time of their own."""
         keys, values, headers = buffer.take_changes()
         if keys and store.changelog is not None:
-            times = [self.env.system_time_ms] * len(keys)
+            times = [self.plan.clock.at(self.env.system_time_ms)] * len(keys)
             self._collect(store.changelog, keys, values, times, headers, self._task_partition)
 
     def _forward(self, node: nodes.ProcessorNode, cache: Cache, flushed: Flushed) -> None:
@@ -641,7 +641,9 @@ class Runner:
 
     def _punctuate(self, system_time_ms: int, *, is_behind: bool) -> int:
         self.env.system_time_ms = system_time_ms
-        ran = self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
+        clock, wall = self.plan.clock, PunctuationType.WALL_CLOCK_TIME
+        self.env.schedules(wall).follow(clock.ahead_ms, clock.at(system_time_ms))
+        ran = self.env.punctuate(wall, clock.at(system_time_ms))
         self.env.finish_batches()
         if self._idle and not is_behind and not self.env.is_calling and self._idle.is_due():
             # What caches hold back came before.

@@ -28,6 +28,7 @@
 - ``restore_thread``    restores stores and follows changelogs on its own thread, beside the running tasks
 - ``results``           what an application writes while it runs, read back: for notebooks, scripts and experiments
 - ``rollback``          rolls an upgrade back from outside, without any action by the application's processes
+- ``steady_clock``      the clock of a stream thread, and how far the machine's clock is ahead of it
 - ``store_metrics``     metrics of stores, their record caches and RocksDB, read on the processing thread for a few
                         tasks at a time
 - ``store_origins``     what stores hold in the other members of the group, according to their client tags

@@ -43,6 +43,7 @@ from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.loop.values import LoopSettings
 from streamsrt.runtime.memory import MemoryMeter
 from streamsrt.runtime.restore_thread import RestoreThread
+from streamsrt.runtime.steady_clock import SteadyClock
 from streamsrt.runtime.store_origins import marks_tag
 from streamsrt.runtime.topology_version import check_joined, digest_tag, versions_tag
 from streamsrt.runtime.tracing import spans_of
@@ -79,10 +80,17 @@ class Assembled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What assembly takes from outside: a clock in epoch milliseconds that never goes back, and member ids."""
+    """What assembly takes from outside: a clock in epoch milliseconds that never goes back, member ids, and how far the
+    machine's clock is ahead of that one."""
 
     now_ms: Callable[[], int]
     new_id: Callable[[], uuid.UUID]
+    clock_ahead_ms: Callable[[], int] = int
+
+    @classmethod
+    def of_this_machine(cls) -> Surroundings:
+        clock = SteadyClock()
+        return cls(clock, uuid.uuid4, clock.ahead_ms)
 
 
 def assemble(
@@ -102,7 +110,7 @@ def assemble(
 
     ``replica``: the number of this process among those that share the directory; each has global stores of its own.
     """
-    surroundings = surroundings or Surroundings(wall_clock(), uuid.uuid4)
+    surroundings = surroundings or Surroundings.of_this_machine()
     partitions = PartitionCounts(network)
     gate = QueryGate()
     collector = RecordCollector(
@@ -144,6 +152,7 @@ def assemble(
         _committer(config, network, collector, member, gate.idle),
         flush_outputs=collector.flush,
         now_ms=surroundings.now_ms,
+        clock_ahead_ms=surroundings.clock_ahead_ms,
         on_state=on_state,
         on_failure=on_failure,
         gate=gate,
@@ -339,12 +348,6 @@ _LAST_LETTERS_TIMEOUT_S = 10.0
 _LEAST_GLOBAL_CACHE_BYTES = 1 << 20
 _GLOBAL_PART = 4
 """Global stores get a quarter of the record caches, where there are any."""
-
-
-def wall_clock() -> Callable[[], int]:
-    """Epoch milliseconds that never go back: changes of the system clock do not affect them."""
-    ahead_ns = time.time_ns() - time.monotonic_ns()
-    return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
 
 
 def refuse_missing_topics(topology: Topology, config: StreamsConfig, admin: Administering) -> None:

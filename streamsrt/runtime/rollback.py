@@ -26,7 +26,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import RequestFailedError, StreamsError
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import NOTHING, Leave, MembershipFailed, ReportOwned, SetTaskOffsets
-from streamsrt.runtime.assembly import Surroundings, joined, membership_of, wall_clock
+from streamsrt.runtime.assembly import Surroundings, joined, membership_of
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, look, part_topics
 from streamsrt.runtime.topology_version import digest_tag
 from streamsrt.wire.error_codes import ErrorCode
@@ -79,7 +79,7 @@ def raise_epoch(network: NetworkThread, config: StreamsConfig, former: Topology,
     """
     # It runs no tasks and answers no queries, and must not be confused with an instance that has an id.
     config = StreamsConfig.of(config, group_instance_id=None, application_server=None)
-    surroundings = Surroundings(wall_clock(), uuid.uuid4)
+    surroundings = Surroundings.of_this_machine()
     membership = membership_of(config, former, str(uuid.uuid4()), uuid.uuid4())
     visitor = joined(config, membership, SetTaskOffsets({}, {}), network, surroundings)
     try:

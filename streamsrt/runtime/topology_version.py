@@ -13,7 +13,7 @@
    read. What the windows of rows mean is not in them: a version with other windows is refused by the members and by its
    state directory alone.
 5. The version is written down when the member runs and has had a task: a version that is refused, or waits for its
-   source topics in vain, leaves no trace.
+   source topics in vain, leaves no trace. So is the version of a backfill that installs the state of all stores.
 
 The digest of a member is among its client tags, where the other members find it.
 """
@@ -243,6 +243,14 @@ def misread_stores(before: TopologyOutline, after: TopologyOutline) -> str:
     return "; ".join(f"store {change.name!r}: {change.reason}" for change in misread if change.kind == "store")
 
 
+def remember_version(path: Path, outline: Mapping[str, object]) -> None:
+    """Writes down which version the state in ``path``, the directory of an application, is of. ``outline``: as
+    :meth:`~topology.graph.outline.TopologyOutline.to_json` gives it."""
+    made = (path / FILE).with_suffix(f".{os.getpid()}.tmp")
+    write_private(made, json.dumps(outline, indent=1) + "\n")
+    os.replace(made, path / FILE)
+
+
 class LocalVersion:
     """The version that ran last with a state directory. ``path`` is the directory of the application."""
 
@@ -283,9 +291,7 @@ class LocalVersion:
         """Writes this version down."""
         if self._remembered:
             return
-        made = self._file.with_suffix(f".{os.getpid()}.tmp")
-        write_private(made, json.dumps(self._outline.to_json(), indent=1) + "\n")
-        os.replace(made, self._file)
+        remember_version(self._file.parent, self._outline.to_json())
         self._remembered = True
 
     def _last(self) -> TopologyOutline | None:

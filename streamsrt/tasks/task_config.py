@@ -9,6 +9,7 @@ from typing import Any
 from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.operators.engine.handlers import ExceptionHandlers, deserialization_handler_of, handler_of
 from streamsrt.operators.engine.plan import ResolvedSubtopology
+from streamsrt.operators.engine.program_clock import ProgramClock
 from topology.graph.nodes import Subtopology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import TimestampExtractor
@@ -40,6 +41,8 @@ class TaskConfig:
     recording_level: RecordingLevel = "INFO"
     is_measured: bool = True
     """Whether anybody reads the figures that the task's meter has at that level."""
+    clock: ProgramClock = field(default_factory=ProgramClock, compare=False)
+    """Of all tasks with these settings."""
 
     @classmethod
     def of(cls, config: StreamsConfig, tasks: int = 1) -> TaskConfig:
@@ -76,4 +79,5 @@ class TaskConfig:
             outer_join_emit_interval_ms=self.outer_join_emit_interval_ms,
             settings=self.settings,
             given_settings=self.given_settings,
+            clock=self.clock,
         )

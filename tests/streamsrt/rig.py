@@ -102,7 +102,7 @@ class Rig:
         self.directory = StateDirectory(folder, APPLICATION_ID)
         self.collector = RecordCollector(self.network.producer.send, self._count)
         self.gate = QueryGate()
-        self.clock_ms = 1_000_000
+        self.clock_ms, self.clock_ahead_ms = 1_000_000, 0
         self.work = SteadyWork()
         self.states: list[State] = []
         self._global_config = global_config or TaskConfig()
@@ -150,6 +150,7 @@ class Rig:
             self.committer,
             flush_outputs=self.collector.flush,
             now_ms=lambda: self.clock_ms,
+            clock_ahead_ms=lambda: self.clock_ahead_ms,
             on_state=self.states.append,
             gate=self.gate,
             routing=self.routing,

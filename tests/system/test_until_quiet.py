@@ -20,6 +20,31 @@ topology = builder.build()
 CLASSIC = {"group.protocol": "classic", "session.timeout.ms": 4_000, "heartbeat.interval.ms": 500}
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_run_that_is_stopped_before_does_not_end_as_one_that_is_done(
+    bundled: Cluster, tmp_path: Path, application_id: str, threads: int
+) -> None:
+    (tmp_path / "upper_app.py").write_text(UPPER, encoding="utf-8")
+    bundled.make_topics(PARTITIONS, "texts", "upper")
+    for partition in range(PARTITIONS):
+        bundled.write("texts", [Row(b"k", b"v", 1)], PARTITIONS, partition=partition)
+    address = bundled.address
+    rare: dict[str, object] = {"commit.interval.ms": 600_000}
+    with AppProcess(tmp_path / "one", "upper_app", application_id, address, rare, cwd=tmp_path) as first:
+        first.wait_for(lambda line: line["processed_records"] == PARTITIONS, "all is processed, nothing committed")
+        ours: dict[str, object] = {"num.stream.threads": threads}
+        folder = tmp_path / "two"
+        with AppProcess(folder, "upper_app", application_id, address, ours, until="quiet", cwd=tmp_path) as other:
+            other.wait_running()
+            assert other.terminate() == 143
+            assert "stopped by SIGTERM before all available input was processed" in other.stderr
+        with AppProcess(folder, "upper_app", application_id, address, ours, until="quiet", cwd=tmp_path) as other:
+            other.wait_running()
+            assert first.terminate() == 0, "it was to run until it is stopped"
+            assert other.wait_end() == 0
+    assert bundled.committed(application_id) == bundled.ends("texts")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("configs", "threads"), [({}, 1), ({}, 2), (CLASSIC, 1)], ids=["streams", "two threads", "classic"]

@@ -19,6 +19,7 @@
 - ``plan``               what both ways of running a subtopology need to know of it: names, serdes and stores,
                          resolved once per task
 - ``processor_nodes``    every operation as a processor node: one call per record and node, as in Kafka Streams
+- ``program_clock``      the clock that programs see, which follows the machine's
 - ``punctuation_queue``  when punctuations are due, in the order of Kafka Streams
 - ``table_views``        rows of tables as other operators see them: read from a store, or made on the fly of what the
                          nearest stores have

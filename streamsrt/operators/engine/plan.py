@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ExceptionHandlers
+from streamsrt.operators.engine.program_clock import ProgramClock
 from streamsrt.state.snapshots import Values
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
@@ -122,6 +123,7 @@ class ResolvedSubtopology:
     settings: Mapping[str, Any] = field(default_factory=dict)
     given_settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings of the application, and those that were given, by their names in Kafka's form."""
+    clock: ProgramClock = field(default_factory=ProgramClock)
     specs: Mapping[str, StoreSpec] = field(init=False)
     flushed_stores: tuple[FlushedStore, ...] = field(init=False)
     sliding_stores: frozenset[str] = field(init=False)

@@ -14,6 +14,8 @@ from topology.spec.processor import PunctuationType
 
 MADE_LATER = -1
 """In place of the number of a schedule that was not made at the beginning: what it calls can't be found again."""
+_WAITS_MAX = 2
+"""How many intervals a schedule with a start waits at most when the clock is set back."""
 _VALUES = 5
 """Values of one schedule."""
 
@@ -21,11 +23,23 @@ _VALUES = 5
 class PunctuationSchedule:
     """A punctuation: its next time stays on the grid of its interval. Times are milliseconds."""
 
-    __slots__ = ("callback", "cancelled", "interval_ms", "next_ms", "node", "number", "type")
+    __slots__ = ("ahead_ms", "callback", "cancelled", "interval_ms", "next_ms", "node", "number", "start_ms", "type")
 
     def __init__(
-        self, type_: PunctuationType, next_ms: int, interval_ms: int, callback: Callable[[int], None], node: str
+        self,
+        type_: PunctuationType,
+        next_ms: int,
+        interval_ms: int,
+        callback: Callable[[int], None],
+        node: str,
+        *,
+        start_ms: int | None = None,
+        ahead_ms: int = 0,
     ) -> None:
+        """``start_ms``: the time that was asked for as the first one. ``ahead_ms``: how far the program's clock is ahead of
+        the steady one, as far as ``next_ms`` knows."""
+        self.start_ms = start_ms
+        self.ahead_ms = ahead_ms
         self.type = type_
         self.next_ms = next_ms
         self.interval_ms = interval_ms
@@ -41,6 +55,19 @@ class PunctuationSchedule:
     def advance(self, now_ms: int) -> None:
         """Moves on to the first time of the grid after ``now_ms``."""
         self.next_ms += ((now_ms - self.next_ms) // self.interval_ms + 1) * self.interval_ms
+
+    def follow(self, ahead_ms: int, now_ms: int) -> None:
+        """The program's clock was set: it shows ``now_ms``, and is that far ahead of the steady one.
+
+        The pauses of a plain interval stay as long as they are. A schedule with a start goes by the new time, but what has
+        run does not run again: it waits for the next time that it has not had. That may be far away where the clock was set
+        back; then it begins anew.
+        """
+        by_ms, self.ahead_ms = ahead_ms - self.ahead_ms, ahead_ms
+        if self.start_ms is None:
+            self.next_ms += by_ms
+        elif self.next_ms - now_ms > _WAITS_MAX * self.interval_ms:
+            self.next_ms = anchored(self.start_ms, self.interval_ms, now_ms)
 
 
 def anchored(start_ms: int, interval_ms: int, now_ms: int) -> int:
@@ -65,6 +92,7 @@ class PunctuationQueue:
         """A heap; always the same list."""
         self._made = 0
         self._made_at_the_beginning = 0
+        self._ahead_ms = 0
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -72,6 +100,17 @@ class PunctuationQueue:
     def begun(self) -> None:
         """The user's processors have begun: what comes now is scheduled by what they do later."""
         self._made_at_the_beginning = self._made
+
+    def follow(self, ahead_ms: int, now_ms: int) -> None:
+        """Has its schedules follow the program's clock, where that was set (:meth:`PunctuationSchedule.follow`)."""
+        if ahead_ms == self._ahead_ms:
+            return
+        self._ahead_ms = ahead_ms
+        before, self.waiting[:] = list(self.waiting), []
+        for schedule in before:
+            if schedule.ahead_ms != ahead_ms:
+                schedule.follow(ahead_ms, now_ms)
+            self.add(schedule)
 
     def snapshot(self) -> Values:
         """Each schedule in the order of the heap: its number, node, interval, next time, and whether it is cancelled."""

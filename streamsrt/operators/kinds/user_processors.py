@@ -349,12 +349,16 @@ class Context:
         interval_ms = check_schedule(interval, punctuation_type, callback, self._node.name)
         env = self._env
         wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
-        if start_time is not None:
-            now_ms = env.system_time_ms if wall else env.stream_time_ms
-            first = anchored(to_epoch_ms(start_time, "start_time"), interval_ms, now_ms)
+        now_ms = self.current_system_time_ms() if wall else env.stream_time_ms
+        start_ms = None if start_time is None else to_epoch_ms(start_time, "start_time")
+        if start_ms is not None:
+            first = anchored(start_ms, interval_ms, now_ms)
         else:
-            first = env.system_time_ms + interval_ms if wall else 0
-        schedule = PunctuationSchedule(punctuation_type, first, interval_ms, callback, self._node.name)
+            first = now_ms + interval_ms if wall else 0
+        ahead_ms = env.plan.clock.ahead_ms
+        schedule = PunctuationSchedule(
+            punctuation_type, first, interval_ms, callback, self._node.name, start_ms=start_ms, ahead_ms=ahead_ms
+        )
         env.schedule(schedule)
         return schedule
 
@@ -365,7 +369,7 @@ class Context:
         return self._env.stream_time_ms
 
     def current_system_time_ms(self) -> int:
-        return self._env.system_time_ms
+        return self._env.plan.clock.at(self._env.system_time_ms)
 
 
 class OperatorContext(Context):

@@ -103,7 +103,8 @@ STOP_TIMEOUT_S = 20.0
 
 
 class StreamThread:
-    """Runs the tasks of one member until it is stopped. ``now_ms`` is a clock that never goes back."""
+    """Runs the tasks of one member until it is stopped. ``now_ms`` is a clock that never goes back; ``clock_ahead_ms``: how
+    far the clock that programs see is ahead of it."""
 
     def __init__(
         self,
@@ -115,6 +116,7 @@ class StreamThread:
         *,
         flush_outputs: Callable[[], None],
         now_ms: Callable[[], int],
+        clock_ahead_ms: Callable[[], int] = int,
         on_state: Callable[[State], None],
         on_failure: OnFailure = lambda error: Response.SHUTDOWN_CLIENT,
         gate: QueryGate | None = None,
@@ -140,7 +142,7 @@ class StreamThread:
         self._manager = manager
         self._committer = committer
         self._flush_outputs = flush_outputs
-        self._now_ms = now_ms
+        self._now_ms, self._clock_ahead_ms = now_ms, clock_ahead_ms
         self._on_state = on_state
         self._on_failure = on_failure
         self.response: Response | None = None
@@ -220,6 +222,7 @@ class StreamThread:
         self.meter.sample(time.monotonic_ns())
         self._handle(IterationBegan(self._manager.has_work(), self._manager.wait_max_ms()))
         self._iteration_ms = self._now_ms()
+        self._manager.clock.ahead_ms = self._clock_ahead_ms()
         self._take_input()
         self._handle(PollEnded())
         for event in self._member.events():
@@ -688,8 +691,9 @@ class StreamThread:
             ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
         except BrokerError:
             return False
-        # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong.
-        if any(positions[tp] != end.offset for tp, end in ends.items()):
+        # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong. Of
+        # a log whose end the cluster does not tell, nothing is known.
+        if any(tp not in ends or ends[tp].offset != at for tp, at in positions.items()):
             return False
         for owned in self._manager.running():
             owned.note_ends(positions)

@@ -7,19 +7,22 @@
    committed: if nothing is unread, nothing is on its way between two tasks either. For its own partitions, the member
    uses its positions, which it has committed.
 3. If there is no committed offset that the log still has, a reader starts according to its reset policy: only
-   ``earliest`` leaves something unread.
-4. The check is made when all own tasks are at their ends, at most once per :data:`REQUEST_INTERVAL_MS`; the answer is valid
+   ``latest`` leaves nothing unread.
+4. Where the cluster does not describe a topic that a source names, or a partition, nothing is known of its records: it
+   is not taken for a topic without records.
+5. The check is made when all own tasks are at their ends, at most once per :data:`REQUEST_INTERVAL_MS`; the answer is valid
    for that long.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from streamsrt.client.interface import Network
-from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
+from streamsrt.client.values import EARLIEST, LATEST, TopicInfo, TopicPartition
 from streamsrt.errors import BrokerError
+from streamsrt.tasks.error_policy import NotThereYetError
 from streamsrt.tasks.manager.source_topics import SourceTopics
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder
 from streamsrt.wording import counted
@@ -55,7 +58,7 @@ class GroupInput:
 
     def _is_all_read(self, own: Mapping[TopicPartition, int], now_ms: int) -> bool:
         try:
-            unread = self.unread(own)
+            unread = self.unread(own, now_ms)
         except BrokerError as error:
             self._log(f"it is not known which records the group has not read yet: {error}", now_ms)
             return False
@@ -80,26 +83,33 @@ class GroupInput:
             self._logged_ms = now_ms
             logger.warning("not stopping yet: %s", why)
 
-    def unread(self, own: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the number of unread records of each input partition of the group that has any. Raises BrokerError."""
-        partitions = self._partitions()
-        if own.keys() >= partitions:
-            return {}
+    def unread(self, own: Mapping[TopicPartition, int], now_ms: int) -> dict[TopicPartition, int]:
+        """Returns the number of unread records of each input partition of the group that has any. Raises BrokerError, also
+        where nothing is unread of what the cluster describes, but it does not describe everything."""
+        described = self._described()
+        partitions = {(name, partition) for name, topic in described.items() for partition in range(topic.partitions)}
+        left = {} if own.keys() >= partitions else self._left(partitions, own, now_ms)
+        if not left and (missing := sorted(self._source_topics.named - described.keys())):
+            raise NotThereYetError(missing)
+        return left
+
+    def _left(
+        self, partitions: Collection[TopicPartition], own: Mapping[TopicPartition, int], now_ms: int
+    ) -> dict[TopicPartition, int]:
         found = self._network.admin.committed(self._group_id, require_stable=False, timeout_s=ADMIN_TIMEOUT_S)
         # If a transaction is undecided, the older offset counts: something is still unread.
         committed = {tp: at.offset for tp, at in found.items()} | dict(own)
         starts = self._finder.list_offsets(partitions, EARLIEST)
         ends = self._finder.list_offsets(partitions, LATEST)
-        left = {tp: self._left(tp, committed.get(tp), starts.get(tp, 0), end) for tp, end in ends.items()}
-        return {tp: count for tp, count in left.items() if count > 0}
+        next_read = {tp: at for tp, at in committed.items() if tp in ends and starts.get(tp, 0) <= at <= ends[tp]}
+        fresh = [tp for tp in ends if tp not in next_read]
+        next_read |= self._finder.begins(fresh, starts, ends, now_ms)
+        left = {tp: count for tp, end in ends.items() if (count := end - next_read[tp]) > 0}
+        if not left and (missing := sorted(tp for tp in partitions if tp not in ends)):
+            raise NotThereYetError(missing)
+        return left
 
-    def _left(self, tp: TopicPartition, committed: int | None, start: int, end: int) -> int:
-        if committed is not None and start <= committed <= end:
-            return end - committed
-        return end - start if self._finder.reset_policy(tp) == "earliest" else 0
-
-    def _partitions(self) -> frozenset[TopicPartition]:
-        """Returns all existing input partitions of the group."""
+    def _described(self) -> dict[str, TopicInfo]:
+        """Returns the input topics of the group, as far as the cluster describes them."""
         admin = self._network.admin
-        read = self._source_topics.among(lambda names: admin.topics(names, timeout_s=ADMIN_TIMEOUT_S))
-        return frozenset((name, partition) for name, topic in read.items() for partition in range(topic.partitions))
+        return self._source_topics.among(lambda names: admin.topics(names, timeout_s=ADMIN_TIMEOUT_S))

@@ -31,17 +31,18 @@ class SourceTopics:
             if source.pattern is not None
         }
         self._internal = internal_topic_names(application_id, every)
-        self._named = {topic for each in every for topic in each.source_topics} | {
+        self.named = {topic for each in every for topic in each.source_topics} | {
             internal_topic_name(application_id, topic.name)
             for each in every
             for topic in each.repartition_source_topics
         }
+        """Those that sources name, and repartition topics."""
 
     def among(self, find: Callable[[Collection[str] | None], Mapping[str, TopicInfo]]) -> dict[str, TopicInfo]:
         """Returns all existing topics that the application reads, including repartition topics. ``find`` gives topics by
         name, or all of them for None."""
-        found = find(None if self._patterns else self._named)
-        return {name: topic for name, topic in found.items() if name in self._named or self._is_matched(topic)}
+        found = find(None if self._patterns else self.named)
+        return {name: topic for name, topic in found.items() if name in self.named or self._is_matched(topic)}
 
     def _is_matched(self, topic: TopicInfo) -> bool:
         is_internal = topic.name in self._internal or topic.is_internal

@@ -181,11 +181,36 @@ class StartPositionFinder:
         found: dict[TopicPartition, int] = {}
         for policy, partitions in by_policy.items():
             named = {"earliest": EARLIEST, "latest": LATEST}
-            at = named[policy] if policy in named else max(0, now_ms - int(policy.rpartition(":")[2]))
+            at = named[policy] if policy in named else _at_ms(policy, now_ms)
             offsets = self.list_offsets(partitions, at)
             # No record is that young: start at the next one.
             offsets.update(self.list_offsets([tp for tp in partitions if offsets.get(tp, 0) < 0], LATEST))
             found.update(offsets)
+        return found
+
+    def begins(
+        self,
+        fresh: Iterable[TopicPartition],
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        now_ms: int,
+    ) -> dict[TopicPartition, int]:
+        """Returns where a reader of each partition would start that has no committed offset, if it started now; the start
+        of the log where it would fail. ``ends``: of at least these partitions."""
+        found: dict[TopicPartition, int] = {}
+        by_time: dict[int, list[TopicPartition]] = defaultdict(list)
+        for tp in fresh:
+            match self.reset_policy(tp):
+                case "latest":
+                    found[tp] = ends[tp]
+                case "earliest" | "none":
+                    found[tp] = starts.get(tp, 0)
+                case by_duration:
+                    by_time[_at_ms(by_duration, now_ms)].append(tp)
+        for at_ms, partitions in by_time.items():
+            offsets = self.list_offsets(partitions, at_ms)
+            # No record is that young (-1): it would start at the end.
+            found |= {tp: at if (at := offsets.get(tp, -1)) >= 0 else ends[tp] for tp in partitions}
         return found
 
     def reset_policy(self, tp: TopicPartition) -> str:
@@ -197,6 +222,10 @@ class StartPositionFinder:
             if matched is not None and matched.offset_reset is not None:
                 return matched.offset_reset
         return "earliest" if self._is_repartition(tp) else self._settings.auto_offset_reset
+
+
+def _at_ms(by_duration: str, now_ms: int) -> int:
+    return max(0, now_ms - int(by_duration.rpartition(":")[2]))
 
 
 def _without(partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:

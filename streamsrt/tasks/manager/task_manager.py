@@ -43,6 +43,7 @@ from streamsrt.errors import (
 )
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
+from streamsrt.operators.engine.program_clock import ProgramClock
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.kinds import LaidOut, rocksdb_of
 from streamsrt.tasks.error_policy import NotThereYetError, is_waited_out
@@ -137,6 +138,11 @@ class TaskManager:
         """Called when the program asks the instance to end."""
 
     # ----------------------------------------------------------------------------------------------------------- state
+
+    @property
+    def clock(self) -> ProgramClock:
+        """The clock that the programs of all tasks see."""
+        return self._settings.task_config.clock
 
     def __iter__(self) -> Iterator[OwnedTask]:
         return iter(self._tasks.values())

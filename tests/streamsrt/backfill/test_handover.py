@@ -22,12 +22,13 @@ from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
 from streamsrt.client.network import BlockingAdmin
 from streamsrt.client.values import NewTopic, OffsetAndMetadata
-from streamsrt.errors import StreamsError
+from streamsrt.errors import StreamsError, TopologyMismatchError
 from streamsrt.tasks.input.offset_metadata import BackfillRunningError, parse_mark
 from streamsrt.wire.records import encode_batch
 from tests.streamsrt.backfill.processes import InProcess, commit_and_die
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 from tests.system.processes import wait_until
+from topology import StreamsBuilder, serdes
 
 ID = "flights-backfilled"
 INTERRUPTIONS = ("marked", "marked flights-backfilled-delays", "marked delays-2", "written", "verified", "fenced")
@@ -86,6 +87,20 @@ def test_an_interrupted_hand_over_goes_on_and_writes_everything_once(scene: Scen
     assert scene.run_live(ID).progress.restored_records == 0
     committed = scene.network.admin.committed(ID)
     assert all(offset.offset == scene.ends(tp[0])[tp] for tp, offset in committed.items())
+
+
+def test_a_version_that_would_misread_the_installed_stores_does_not_start(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    state_dir = scene.state_dir(ID)
+    assert backfill.commit(state_dir=state_dir).step == "done"
+    builder = StreamsBuilder()
+    builder.table(flights.AIRLINES, key=serdes.string, value=serdes.double, store="airlines").to_stream().to("delays")
+    config = {"application.id": ID, "bootstrap.servers": scene.servers, "state.dir": state_dir}
+    for epoch, says in ((0, "is not the one that ran last"), (1, "would be misread by this version: store 'airlines'")):
+        other = KafkaStreams(builder.build(), {**config, "topology.epoch": epoch})
+        with pytest.raises(TopologyMismatchError, match=says):
+            other.run(until="quiet", timeout_s=60, signals=False)
+    assert scene.run_live(ID).progress.restored_records == 0
 
 
 @pytest.mark.parametrize("transactions", [True, False])

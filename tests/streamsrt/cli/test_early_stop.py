@@ -35,8 +35,16 @@ def test_a_signal_while_the_application_is_loaded(
 def test_it_says_so(capfd: pytest.CaptureFixture[str], number: signal.Signals, code: int) -> None:
     with pytest.raises(StoppedEarlyError) as stopped, early_stop(["run", "m:t"]):
         os.kill(os.getpid(), number)
-    assert stopped.value.exit_code == code
+    assert stopped.value.exit_code(["run", "m:t"]) == code
     assert capfd.readouterr().err == SAID
+
+
+@pytest.mark.parametrize("until", [["--until", "quiet"], ["--until=quiet"]])
+def test_a_run_until_quiet_that_is_stopped_has_not_done_what_it_was_to_do(until: list[str]) -> None:
+    stopped = StoppedEarlyError(signal.SIGTERM)
+    assert stopped.exit_code(["run", "m:t", *until, "-a", "app"]) == 143
+    assert stopped.exit_code(["run", "m:t", "--until", "stopped"]) == 0
+    assert StoppedEarlyError(signal.SIGINT).exit_code(["run", "m:t", *until]) == 130
 
 
 class _Finalized:
@@ -60,7 +68,7 @@ def test_a_signal_whose_exception_is_dropped_comes_again(
 
     with pytest.raises(StoppedEarlyError) as stopped, early_stop(["run", "m:t"]):
         wait()
-    assert stopped.value.exit_code == code
+    assert stopped.value.exit_code(["run", "m:t"]) == code
     assert capfd.readouterr().err == SAID
 
 

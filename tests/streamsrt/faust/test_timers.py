@@ -16,6 +16,29 @@ require_faust()
 
 
 from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.timers import Timer  # noqa: E402
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("crontab", "by_ms", "moved_ms"),
+    [
+        ("", DAY_MS, 10_000 + DAY_MS),
+        ("", -DAY_MS, 10_000 - DAY_MS),
+        ("0 * * * *", 1_800_000, 3_600_000),
+        ("0 * * * *", -50, 3_600_000),
+        ("0 * * * *", -DAY_MS, 3_600_000 - DAY_MS),
+    ],
+)
+def test_a_timer_goes_on_when_the_clock_is_set(crontab: str, by_ms: int, moved_ms: int) -> None:
+    """It has run at the full hour, which is 0 here."""
+
+    async def run() -> None: ...
+
+    timer, began_ms = Timer(run, 10.0, on_leader=False, crontab=crontab), 20_000 * DAY_MS
+    due_ms = timer.next_ms(began_ms)
+    assert timer.moved(due_ms, by_ms, began_ms + 10 + by_ms) == began_ms + moved_ms
 
 
 def test_a_timer_sees_all_rows_and_what_it_sends_goes_out() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from streamsrt.errors import DeserializationError, ProcessingError, ProductionError, RecordError, UserError
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandlers, HandlerResponse, log_and_continue
+from streamsrt.operators.engine.program_clock import ProgramClock
 from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns, decode_batch, encode_batch
@@ -23,6 +24,7 @@ from topology import (
     Topology,
     serdes,
 )
+from topology.spec.timestamps import wallclock
 
 
 def columns(*rows: tuple[str | None, bytes | None, int], offset: int = 100) -> RecordColumns:
@@ -310,6 +312,53 @@ def test_processors_punctuate_ask_for_commits_and_are_closed() -> None:
     assert not task.commit_requested
     task.close()
     assert outputs(written) == [b"beat", b"beat", b"closed"]
+
+
+class Hourly(Processor[str, int, str, int]):
+    """Writes each time that it sees, and what for."""
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        self.context = context
+        context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, lambda now: self.seen("second", now))
+        context.schedule(HOUR_MS, PunctuationType.WALL_CLOCK_TIME, lambda now: self.seen("hour", now), start_time=0)
+
+    def process(self, record: Record[str, int]) -> None:
+        self.seen("record", self.context.current_system_time_ms())
+        assert record.timestamp == self.context.current_system_time_ms()
+
+    def seen(self, what: str, now_ms: int) -> None:
+        self.context.forward(Record(what, now_ms, now_ms))
+
+
+HOUR_MS = 3_600_000
+
+
+def test_what_a_program_sees_of_the_clock_follows_the_machine() -> None:
+    written, clock = Written(), ProgramClock()
+    topology = numbers(lambda s: s.process(Hourly))
+    task = new_task(topology, written, clock=clock, default_timestamp_extractor=wallclock)
+    began_ms = 20_000 * HOUR_MS + 1_800_000
+    for ahead_ms, passed_ms in ((0, 0), (0, 1_000), (HOUR_MS, 1_500), (HOUR_MS, 2_000), (-9 * HOUR_MS, 3_000)):
+        clock.ahead_ms = ahead_ms
+        task.punctuate(began_ms + passed_ms)
+        task.add_batch("in", 0, columns(GOOD))
+        task.process(1, began_ms + passed_ms)
+    commit(task)
+    seen = [(row[0].decode(), int.from_bytes(row[1], "big") - began_ms) for row in written.topics["out"]]
+    assert seen == [
+        ("record", 0),
+        ("second", 1_000),
+        ("record", 1_000),
+        ("hour", HOUR_MS + 1_500),
+        ("record", HOUR_MS + 1_500),
+        ("second", HOUR_MS + 2_000),
+        ("record", HOUR_MS + 2_000),
+        ("second", 3_000 - 9 * HOUR_MS),
+        ("record", 3_000 - 9 * HOUR_MS),
+    ]
+    left_ms = HOUR_MS - 1_800_000 - 3_000
+    assert task.punctuate(began_ms + 3_000 + left_ms - 1) == 1
+    assert task.punctuate(began_ms + 3_000 + left_ms) == 2, "the new hour, and the next second"
 
 
 class BeatLater(Processor[str, int, str, int]):

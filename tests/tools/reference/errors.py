@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from streamsrt.cli.early_stop import INTERRUPTED
+from streamsrt.cli.early_stop import INTERRUPTED, TERMINATED
 from tests.tools.reference.source import GENERATED, docstring_of, markdown, modules, page, table, tree_of
 
 ROOTS = ("topology", "streamsrt")
@@ -134,6 +134,7 @@ def _codes() -> Iterator[list[str]]:
             causes = f"unforeseen; {causes}"
         yield [str(code), causes, ", ".join(f"`{name}`" for name in [*names, *own])]
     yield [str(INTERRUPTED), "interrupted (Ctrl-C)", "`KeyboardInterrupt`"]
+    yield [str(TERMINATED), "`--until quiet`, and SIGTERM before all available input was processed", ""]
 
 
 def _section(name: str, found: Iterable[Error]) -> Iterator[str | list[str]]:

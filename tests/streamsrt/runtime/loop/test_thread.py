@@ -47,7 +47,7 @@ from streamsrt.runtime.loop.values import SendOutputs
 from streamsrt.runtime.values import State
 from tests.streamsrt.in_process_network import InProcessAdmin, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
-from topology import Processor, ProcessorContext, Record, Store, StreamsBuilder, serdes
+from topology import Processor, ProcessorContext, PunctuationType, Record, Store, StreamsBuilder, serdes
 from topology.graph.topology import Topology
 
 
@@ -565,6 +565,43 @@ def test_it_is_not_quiet_while_a_position_is_beyond_the_end_of_its_log(rig: Rig)
     rig.clock_ms += 1_000
     assert rig.thread.commit_if_drained()
     assert (rig.thread.processed_records, committed(rig)) == (3, log.end)
+
+
+@pytest.mark.parametrize("ahead_ms", [3_600_000, -86_400_000])
+def test_only_programs_see_that_the_clock_is_set(make_rig: MakeRig, ahead_ms: int) -> None:
+    seen: list[int] = []
+
+    class Clock(Processor[bytes, bytes, bytes, bytes]):
+        def init(self, context: ProcessorContext[bytes, bytes]) -> None:
+            context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, seen.append)
+
+        def process(self, record: Record[bytes, bytes]) -> None:
+            raise AssertionError
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.bytes, value=serdes.bytes)
+    stream.process(Clock).to("out", key=serdes.bytes, value=serdes.bytes)
+    rig = began(make_rig(topology=builder.build(), partitions=1, commit_interval_ms=10_000), 0)
+    rig.clock_ms += 1_000
+    rig.iterate()
+    before = rig.thread.state.schedule
+    rig.clock_ahead_ms = ahead_ms
+    rig.iterate()
+    assert rig.thread.state.schedule == before, "nothing internal is due earlier or later"
+    rig.clock_ms += 1_000
+    rig.iterate()
+    assert seen == [rig.clock_ms - 1_000, rig.clock_ms + ahead_ms]
+
+
+def test_it_is_not_quiet_while_the_cluster_does_not_tell_where_its_logs_end(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0, 1)
+    log = rig.network.logs.pop(("in", 0))
+    rig.clock_ms += 1_000
+    assert not rig.thread.commit_if_drained()
+    rig.network.logs["in", 0] = log
+    rig.clock_ms += 1_000
+    assert rig.thread.commit_if_drained()
 
 
 @pytest.mark.requirement("SG-423")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 
 import pytest
 
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 from streamsrt.membership.values import NOTHING, Tasks
+from streamsrt.tasks.error_policy import NotThereYetError
 from streamsrt.tasks.manager.group_input import LOG_INTERVAL_MS, REQUEST_INTERVAL_MS
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import MakeRig, Rig
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
+from topology.spec.functions import OffsetReset
 
 REPARTITION = "app-words-repartition"
 
@@ -23,7 +26,7 @@ def row(text: str) -> list[tuple[bytes, bytes]]:
 
 
 def unread(rig: Rig, own: Mapping[TopicPartition, int] | None = None) -> dict[TopicPartition, int]:
-    return rig.manager.group_input.unread(own or {})
+    return rig.manager.group_input.unread(own or {}, rig.clock_ms)
 
 
 def commit(rig: Rig, tp: TopicPartition, offset: int) -> None:
@@ -31,7 +34,7 @@ def commit(rig: Rig, tp: TopicPartition, offset: int) -> None:
     rig.network.admin.commit("app", {tp: OffsetAndMetadata(offset)})
 
 
-def reading(topic: str | re.Pattern[str], offset_reset: str | None = None) -> Topology:
+def reading(topic: str | re.Pattern[str], offset_reset: OffsetReset | None = None) -> Topology:
     builder = StreamsBuilder()
     builder.stream(topic, key=serdes.string, value=serdes.string, offset_reset=offset_reset).to("out")
     return builder.build()
@@ -80,6 +83,47 @@ def test_what_no_reader_begins_with_is_not_unread(make_rig: MakeRig) -> None:
     rig.network.write(("in", 0), row("a"))
     assert unread(rig) == {}
     commit(rig, ("in", 0), 0)
+    assert unread(rig) == {("in", 0): 1}
+
+
+def test_what_is_younger_than_the_duration_of_a_policy_is_unread(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=reading("in", timedelta(seconds=10)), partitions=1)
+    rig.network.write(("in", 0), row("old"), timestamp=rig.clock_ms - 20_000)
+    assert unread(rig) == {}
+    rig.network.write(("in", 0), row("young"), timestamp=rig.clock_ms - 5_000)
+    assert unread(rig) == {("in", 0): 1}
+    rig.clock_ms += 20_000
+    assert unread(rig) == {}
+
+
+def test_what_makes_its_reader_fail_is_unread(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=reading("in", "none"), partitions=1)
+    assert unread(rig) == {}
+    rig.network.write(("in", 0), row("a"))
+    assert unread(rig) == {("in", 0): 1}
+
+
+def test_nothing_is_known_of_a_topic_that_the_cluster_does_not_describe(rig: Rig) -> None:
+    rig.network.write(("in", 0), row("a"))
+    logs = {tp: rig.network.logs.pop(tp) for tp in [("in", 0), ("in", 1)]}
+    with pytest.raises(NotThereYetError, match="does not have in yet"):
+        unread(rig)
+    assert not rig.manager.group_input.is_read({}, 0)
+    rig.network.logs.update(logs)
+    assert unread(rig) == {("in", 0): 1}
+
+
+def test_nothing_is_known_of_a_partition_whose_end_the_cluster_does_not_tell(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.network.write(("in", 0), row("a"))
+    # The answer of a broker that has not heard of the topic yet; one before it had.
+    described = rig.network.admin.topics()
+    monkeypatch.setattr(rig.network.admin, "topics", lambda *_, **__: described)
+    log = rig.network.logs.pop(("in", 0))
+    with pytest.raises(NotThereYetError):
+        unread(rig)
+    rig.network.logs["in", 0] = log
     assert unread(rig) == {("in", 0): 1}
 
 
