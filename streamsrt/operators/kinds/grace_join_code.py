@@ -37,7 +37,8 @@ class _Code:
         e.setup(f"{', '.join(variables)} = {buffer}.begin(len(timestamps))")
         e.finish(f"{buffer}.end({self.start}, {self.number})")
         self.system_ms = f"ms_{buffer}"
-        e.setup(f"{self.system_ms} = {e.bind('env', c.env)}.system_time_ms")
+        clock = e.bind("clock", c.plan.clock)
+        e.setup(f"{self.system_ms} = {clock}.at({e.bind('env', c.env)}.system_time_ms)")
         self.until = e.temp("u")
 
     def log(self, store_key: str, row: str) -> None:

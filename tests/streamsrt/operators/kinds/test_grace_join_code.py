@@ -174,3 +174,14 @@ def test_what_is_joined_may_wait_again() -> None:
         fed.take(batch)
     assert not is_generated(fed.task)
     assert [row[1] for row in written.topics["out"]] == [b"%d+None+None" % at for at in range(20)]
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_the_log_of_what_waits_has_the_time_that_programs_see(generate: bool) -> None:
+    written = Written()
+    fed = Fed(program(), written, generate=generate)
+    fed.task._plan.clock.ahead_ms = 500
+    fed.take([Piped("t", "a", "1", 0, ()), Piped("in", "a", "x", 5, ()), Piped("in", "a", "y", 5 + 2 * GRACE_MS, ())])
+    commit(fed.task)
+    times = {topic: [row[2] for row in rows] for topic, rows in written.topics.items() if "buffer" in topic.lower()}
+    assert list(times.values()) == [[507, 507, 507]], "two records, of which one is gone"
