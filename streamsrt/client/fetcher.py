@@ -2,7 +2,9 @@
 
 1. Adding, removing or pausing a partition does not affect others: no buffer is dropped, no position is lost.
 2. One Fetch is in flight for each broker and fetcher. A partition is included while its buffer holds less than
-   ``max.partition.fetch.bytes`` and all buffers together hold less than ``buffer_bytes``.
+   ``max.partition.fetch.bytes`` and all buffers together hold less than ``buffer_bytes``; no more is asked for than there is
+   room for, but enough for one partition. What paused partitions have does not count: it is not taken before others have
+   brought their tasks on.
 3. A partition's data is delivered in order and without gaps: each piece begins where the previous one ended.
 4. A response that was in flight for a partition when it was removed or moved is dropped when it arrives
    (``generation``).
@@ -13,7 +15,9 @@
 7. Where nothing but partitions that may lag is fetched, and all was read, the next Fetch waits ``LAG_S``: a log that grows
    all the time costs no request for each of its batches.
 8. A request names the partitions that changed since the one before (:mod:`streamsrt.client.fetch_session`).
-9. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
+9. What is small is copied out of its response. Else a few records that wait would keep a whole response, of other
+   partitions too, in memory.
+10. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
 """
 
 from __future__ import annotations
@@ -53,6 +57,9 @@ RECHECK_MS = 20
 
 LAG_S = 0.05
 """How far a partition that may lag is behind, about."""
+
+_COPIED_BYTES = 64 * 1024
+"""Up to that size, records are copied out of their response: that takes microseconds."""
 
 _LENGTH = struct.Struct(">i")
 _BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
@@ -186,8 +193,11 @@ class Fetcher:
         with self._lock:
             for tp in partitions:
                 partition = self._partitions.get(tp)
-                if partition is not None:
+                if partition is not None and not partition.paused:
                     partition.paused = True
+                    self._buffered_bytes -= partition.buffered_bytes
+        if self._full_nodes:
+            self._wake_from_outside()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
@@ -195,6 +205,7 @@ class Fetcher:
                 partition = self._partitions.get(tp)
                 if partition is not None and partition.paused:
                     partition.paused = False
+                    self._buffered_bytes += partition.buffered_bytes
                     if partition.buffered:
                         self._ready.append(tp)
         self._wake_from_outside()
@@ -221,6 +232,7 @@ class Fetcher:
 
     @property
     def buffered_bytes(self) -> int:
+        """What waits to be polled takes in memory, without that of paused partitions."""
         return self._buffered_bytes
 
     def _take(self, max_batches: int) -> list[Fetched]:
@@ -232,8 +244,8 @@ class Fetcher:
                 if partition is None or partition.paused or not partition.buffered:
                     continue
                 item = partition.buffered.popleft()
-                partition.buffered_bytes -= len(item.buffer)
-                self._buffered_bytes -= len(item.buffer)
+                partition.buffered_bytes -= item.held_bytes
+                self._buffered_bytes -= item.held_bytes
                 taken.append(item)
                 if partition.buffered:
                     self._ready.append(tp)
@@ -244,7 +256,8 @@ class Fetcher:
     def _drop(self, tp: TopicPartition) -> None:
         partition = self._partitions.pop(tp, None)
         if partition is not None:
-            self._buffered_bytes -= partition.buffered_bytes
+            if not partition.paused:
+                self._buffered_bytes -= partition.buffered_bytes
             if partition.buffered:
                 self._ready = deque(other for other in self._ready if other != tp)
 
@@ -412,6 +425,7 @@ class Fetcher:
     ) -> types.FetchRequest:
         """``places``: the partitions, with generations and positions. ``max_wait_ms``: at most; None: as configured."""
         config, kinds = self._config, types.FetchRequest
+        room_bytes = max(config.max_partition_bytes, config.buffer_bytes - self._buffered_bytes)
         topics: dict[str, types.FetchRequest.FetchTopic] = {}
         for name, topic_id, number in asked.places:
             topic = topics.get(name)
@@ -431,7 +445,7 @@ class Fetcher:
             replica_id=CONSUMER_REPLICA_ID,
             max_wait_ms=config.max_wait_ms if max_wait_ms is None else min(config.max_wait_ms, max_wait_ms),
             min_bytes=config.min_bytes,
-            max_bytes=config.max_bytes,
+            max_bytes=min(config.max_bytes, room_bytes),
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
             session_id=asked.session_id,
             session_epoch=asked.epoch,
@@ -459,7 +473,7 @@ class Fetcher:
         item = Fetched(
             topic,
             number,
-            records[:size],
+            memoryview(bytes(records[:size])) if size <= _COPIED_BYTES else records[:size],
             position,
             max(next_offset, position),
             data.high_watermark,
@@ -479,8 +493,9 @@ class Fetcher:
             if not partition.buffered and not partition.paused:
                 self._ready.append(partition.tp)
             partition.buffered.append(item)
-            partition.buffered_bytes += len(item.buffer)
-            self._buffered_bytes += len(item.buffer)
+            partition.buffered_bytes += item.held_bytes
+            if not partition.paused:
+                self._buffered_bytes += item.held_bytes
             return not partition.paused
 
     def _deliver_error(

@@ -98,6 +98,10 @@ class ClientConfig:
 # -------------------------------------------------------------------------------------------------------------- fetch
 
 
+FETCHED_BYTES = 640
+"""What a :class:`Fetched` takes beside its records: objects for it, its view, its numbers and its place in queues."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """The data of one partition in a Fetch response.
@@ -119,6 +123,11 @@ class Fetched:
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] | None = None
     error: FetchError | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Returns what it takes in memory: where each fetch has a few records only, that is not so much the records."""
+        return len(self.buffer) + FETCHED_BYTES
 
     @property
     def readable_end(self) -> int:

@@ -228,6 +228,7 @@ def _task_settings(config: StreamsConfig, topology: Topology, partitions: Callab
         uncommitted_max_bytes=config.uncommitted_bytes,
         auto_offset_reset=config.auto_offset_reset,
         input_buffer_bytes=2 * config.max_partition_fetch_bytes,
+        all_input_bytes=config.fetch_buffer_bytes,
         partitions_of_topic=partitions,
         task_timeout_ms=config.task_timeout_ms,
         state_cleanup_delay_ms=config.state_cleanup_delay_ms,

@@ -6,7 +6,7 @@ Rules of this module:
   time (one numpy pass for all keys of one length) and remembered, unless the loop in C was built, which needs no memory.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -17,6 +17,9 @@ from streamsrt.wire import kernels
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
+
+# What a remembered key takes beside its bytes: the object, and its place in the dict.
+_ANSWER_BYTES = 100
 
 # Below this many keys of one length, numpy's fixed cost per four-byte word exceeds the plain loop's.
 _VECTOR_MINIMUM_KEYS = 24
@@ -112,51 +115,67 @@ def murmur2_padded(words: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]) 
 
 
 class PartitionMemo:
-    """Partitions of a column of keys for one topic, with the answers of earlier batches remembered.
+    """Partitions of columns of keys, with the answers of earlier batches remembered.
 
-    One instance serves one output topic. It holds at most `max_keys` keys and forgets all of them when full: the
-    common keys are back after one batch.
+    One instance serves all output topics: those with as many partitions share the answers. It holds about `limit_bytes` at
+    most, however many topics there are and however long their keys, and forgets everything when full: the common keys are
+    back after one batch.
     """
 
-    __slots__ = ("_max_keys", "_partition_count", "_partitions")
+    __slots__ = ("_answers", "_limit_bytes", "_used_bytes")
 
-    def __init__(self, max_keys: int = 200_000) -> None:
-        if max_keys < 1:
-            raise ValueError(f"max_keys must be at least 1, got {max_keys}")
-        self._max_keys = max_keys
-        self._partition_count = 0
-        self._partitions: dict[bytes | None, int] = {}
+    def __init__(self, limit_bytes: int = 16 << 20) -> None:
+        if limit_bytes < 1:
+            raise ValueError(f"limit_bytes must be at least 1, got {limit_bytes}")
+        self._limit_bytes = limit_bytes
+        self._used_bytes = 0
+        self._answers: dict[int, dict[bytes | None, int]] = {}
+        """By how many partitions there are."""
 
     def __len__(self) -> int:
-        """Number of keys remembered."""
-        return len(self._partitions) - (None in self._partitions)
+        """Number of answers remembered."""
+        return sum(len(memo) - (None in memo) for memo in self._answers.values())
+
+    @property
+    def used_bytes(self) -> int:
+        """What it holds now, about."""
+        return self._used_bytes
 
     def partitions(self, keys: Sequence[bytes | None], partition_count: int, *, null_partition: int = -1) -> list[int]:
         """Partition of each key, in the order of `keys`; a null key gets `null_partition` (the caller's choice)."""
-        memo = self._partitions
         if partition_count < 1:
             raise ValueError(f"a topic has at least 1 partition, got {partition_count}")
         computed = kernels.partitions(keys, partition_count, null_partition)
         if computed is not None:
             return computed
-        if partition_count != self._partition_count:
-            memo.clear()
-            self._partition_count = partition_count
+        memo = self._answers.get(partition_count)
+        if memo is None:
+            memo = self._answers[partition_count] = {}
         memo[None] = null_partition
         try:
             return list(map(memo.__getitem__, keys))
         except KeyError:
             pass  # at the first key that is not known: only then is it worth finding all of them
         # Not `set(keys) - memo.keys()`: that walks the whole memo.
-        missing = set(keys).difference(memo)
-        if len(memo) + len(missing) > self._max_keys + 1:
-            memo.clear()
-            missing = set(keys)
-            missing.discard(None)
-        for group, values in _hashed(cast("set[bytes]", missing)):
+        missing = cast("set[bytes]", set(keys).difference(memo))
+        size_bytes = _remembered_bytes(missing)
+        if self._used_bytes + size_bytes > self._limit_bytes:
+            self._forget()
+            memo = self._answers[partition_count] = {None: null_partition}
+            missing = cast("set[bytes]", set(keys).difference(memo))
+            size_bytes = _remembered_bytes(missing)
+        for group, values in _hashed(missing):
             memo.update(zip(group, ((values & 0x7FFFFFFF) % partition_count).tolist(), strict=True))
-        memo[None] = null_partition
+        self._used_bytes += size_bytes
         column = list(map(memo.__getitem__, keys))
-        if len(memo) > self._max_keys + 1:
-            memo.clear()
+        if self._used_bytes > self._limit_bytes:
+            self._forget()
         return column
+
+    def _forget(self) -> None:
+        self._answers = {}
+        self._used_bytes = 0
+
+
+def _remembered_bytes(keys: Collection[bytes]) -> int:
+    return sum(map(len, keys)) + _ANSWER_BYTES * len(keys)

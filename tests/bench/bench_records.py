@@ -143,7 +143,7 @@ def compressing(batches: list[bytes]) -> None:
 def partitioning(source: list[Columns]) -> None:
     keys = [batch[0] for batch in source]
     memo = PartitionMemo()
-    small_memo = PartitionMemo(max_keys=5 * PER_BATCH)
+    small_memo = PartitionMemo(limit_bytes=5 * 120 * PER_BATCH)
     cold = [[b"cold-%06d" % (batch * PER_BATCH + index) for index in range(PER_BATCH)] for batch in range(BATCHES)]
     variants: dict[str, Callable[[], object]] = {
         "PartitionMemo, keys known": each(lambda batch: memo.partitions(batch, 12), keys),

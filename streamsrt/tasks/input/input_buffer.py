@@ -7,7 +7,7 @@
 3. The position of a partition is the offset after the last record that was handed out; if everything fetched was handed
    out, it is the next offset to fetch, so that markers at the end of a log count as read.
 4. ``buffered_bytes`` includes a fetch until its last batch was handed out. A buffer that is not empty has a batch to
-   hand out, or only a position to advance, which takes no bytes.
+   hand out, or only a position to advance, which takes no bytes. ``held_bytes`` is what all of it takes in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
-from streamsrt.client.values import Fetched
+from streamsrt.client.values import FETCHED_BYTES, Fetched
 from streamsrt.wire.records import RecordColumns, iter_columns
 
 
@@ -79,6 +79,10 @@ class InputBuffer:
             self.position = columns.next_offset
             return columns
         return None
+
+    @property
+    def held_bytes(self) -> int:
+        return self.buffered_bytes + FETCHED_BYTES * len(self._fetches)
 
     @property
     def is_empty(self) -> bool:

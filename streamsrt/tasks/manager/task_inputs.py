@@ -1,7 +1,8 @@
 """The input of running tasks: fetched batches on their way from the network's fetcher to the tasks.
 
 1. Fetched data of a partition that no running task reads is dropped.
-2. A partition with more than ``input_buffer_bytes`` is paused until half of it is processed.
+2. A partition with more than ``input_buffer_bytes``, or its share of ``all_input_bytes`` where that is less, is paused until
+   half of it is processed. What fetches of a few records take beside those counts, too.
 3. A task with several partitions begins when the broker has answered for each of them: what has old timestamps comes first.
 4. If the log no longer has a position, the partition's reset policy applies.
 """
@@ -29,6 +30,8 @@ from streamsrt.wire.primitives import DecodeError
 
 logger = logging.getLogger(__name__)
 
+_SMALLEST_SHARE_BYTES = 32 * 1024
+
 
 def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Sets the positions at which a task starts; nothing is fetched yet."""
@@ -39,13 +42,16 @@ def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAnd
 
 
 class TaskInputs:
-    """The tasks by the partition that they read."""
+    """The tasks by the partition that they read. ``buffer_bytes``: of a partition; ``all_bytes``: of all together."""
 
-    def __init__(self, network: Network, finder: StartPositionFinder, awake: AwakeTasks, buffer_bytes: int) -> None:
+    def __init__(
+        self, network: Network, finder: StartPositionFinder, awake: AwakeTasks, buffer_bytes: int, all_bytes: int
+    ) -> None:
         self._network = network
         self._finder = finder
         self._awake = awake
         self._buffer_bytes = buffer_bytes
+        self._all_bytes = all_bytes
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
 
     def start(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -72,6 +78,11 @@ class TaskInputs:
                 # The others don't wait for it any more.
                 owned.task.note_high_watermark(*tp, 0, 0)
 
+    def _limit_bytes(self) -> int:
+        """What a partition may have."""
+        share_bytes = max(_SMALLEST_SHARE_BYTES, self._all_bytes // max(1, len(self._by_partition)))
+        return min(self._buffer_bytes, share_bytes)
+
     def take(self, fetched: Fetched) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
         tp = (fetched.topic, fetched.partition)
@@ -89,7 +100,7 @@ class TaskInputs:
         buffer = owned.inputs[tp]
         buffer.add(fetched)
         owned.task.note_high_watermark(*tp, fetched.readable_end)
-        if buffer.buffered_bytes > self._buffer_bytes and tp not in owned.paused:
+        if buffer.held_bytes > self._limit_bytes() and tp not in owned.paused:
             owned.paused.add(tp)
             self._network.fetcher.pause([tp])
 
@@ -120,6 +131,6 @@ class TaskInputs:
                 if columns is None:
                     break
                 task.add_batch(*tp, columns)
-            if tp in owned.paused and buffer.buffered_bytes <= self._buffer_bytes // 2:
+            if tp in owned.paused and buffer.held_bytes <= self._limit_bytes() // 2:
                 owned.paused.discard(tp)
                 self._network.fetcher.resume([tp])

@@ -113,7 +113,9 @@ class TaskManager:
         self._finder = StartPositionFinder(settings, network, self._source_topics)
         self.group_input = GroupInput(settings.application_id, network, self._source_topics, self._finder)
         self._awake = AwakeTasks()
-        self._inputs = TaskInputs(network, self._finder, self._awake, settings.input_buffer_bytes)
+        self._inputs = TaskInputs(
+            network, self._finder, self._awake, settings.input_buffer_bytes, settings.all_input_bytes
+        )
         self._refresh_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}
         self._starting: dict[TaskKey, OwnedTask] = {}

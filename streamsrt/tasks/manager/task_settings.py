@@ -19,7 +19,9 @@ class TaskSettings:
     cache_max_bytes: int
     auto_offset_reset: str
     input_buffer_bytes: int
+    """Of one partition."""
     partitions_of_topic: Callable[[str], int]
+    all_input_bytes: int = 64 << 20
     uncommitted_max_bytes: int = 16 << 20
     task_timeout_ms: int = 300_000
     state_cleanup_delay_ms: int = 600_000

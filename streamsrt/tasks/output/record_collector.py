@@ -176,7 +176,6 @@ class _Columns:
 class _Topic:
     __slots__ = (
         "columns",
-        "memo",
         "next_null_partition",
         "records",
         "sent_bytes",
@@ -192,7 +191,6 @@ class _Topic:
         """Those of all partitions; empty without the loops in C."""
         self.touched: set[int] = set()
         """The partitions that may have unsent records; of a changelog with a thousand, few have any at a time."""
-        self.memo = PartitionMemo()
         self.next_null_partition = 0
         self.records = 0
         self.times: list[int] = []
@@ -252,6 +250,7 @@ class RecordCollector:
         self._batch_bytes_max = batch_bytes_max
         self._transactional = transactional
         self._topics: dict[str, _Topic] = {}
+        self._memo = PartitionMemo()
         self.dropped_records = 0
         """How many records the cluster did not take and the production handler let go."""
         self.last_refusal = ""
@@ -386,7 +385,7 @@ class RecordCollector:
         self._sink(topic, self._partitions(known, [key])[0], batch, 1)
 
     def _partitions(self, known: _Topic, keys: Keys) -> list[int]:
-        chosen = known.memo.partitions(keys, len(known.columns), null_partition=known.next_null_partition)
+        chosen = self._memo.partitions(keys, len(known.columns), null_partition=known.next_null_partition)
         known.rotate(keys)
         return chosen
 

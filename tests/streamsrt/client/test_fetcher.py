@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamsrt.client.fetcher import LAG_S, whole_batches
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import FetchConfig, Fetched, FetchError, OffsetOutOfRangeError
+from streamsrt.client.values import FETCHED_BYTES, FetchConfig, Fetched, FetchError, OffsetOutOfRangeError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import patch_base_offset
@@ -149,6 +149,55 @@ def test_fetching_stops_while_the_buffers_are_full(broker: ScriptedBroker, conne
     wait_for_bytes(network, 4_000 - 500)
     assert network.fetcher.buffered_bytes <= 8_000
     assert collect(network.fetcher, 5_000) == {("t", 0): list(range(5_000))}
+
+
+def test_what_paused_partitions_have_does_not_hold_up_others(broker: ScriptedBroker, connect: Connect) -> None:
+    """A task that waits for one input takes nothing of another one, which is paused then."""
+    fill(broker, 0, 500)
+    fill(broker, 1, 1)
+    network = connect(broker.address, fetch=FetchConfig(max_partition_bytes=4_000, buffer_bytes=4_000))
+    network.fetcher.add_partitions({("t", 0): 0})
+    wait_for_bytes(network, 4_000)
+    network.fetcher.pause([("t", 0)])
+    assert network.fetcher.buffered_bytes == 0
+    network.fetcher.add_partitions({("t", 1): 0})
+    assert numbers(one(network)) == list(range(10))
+    network.fetcher.resume([("t", 0)])
+    assert network.fetcher.buffered_bytes >= 4_000
+    assert collect(network.fetcher, 5_000) == {("t", 0): list(range(5_000))}
+    network.fetcher.pause([("t", 0)])
+    network.fetcher.remove_partitions([("t", 0)])
+    assert network.fetcher.buffered_bytes == 0
+
+
+def test_fetches_of_a_few_records_count_with_what_they_take_beside_them(
+    broker: ScriptedBroker, connect: Connect
+) -> None:
+    fill(broker, 0, 1)
+    network = connect(broker.address)
+    network.fetcher.add_partitions({("t", 0): 0})
+    wait_for_bytes(network, 1)
+    before = network.fetcher.buffered_bytes
+    (item,) = network.fetcher.poll(0.0)
+    assert before == item.held_bytes == len(item.buffer) + FETCHED_BYTES
+
+
+def test_a_few_records_do_not_keep_their_response_in_memory(broker: ScriptedBroker, connect: Connect) -> None:
+    fill(broker, 0, 500)
+    fill(broker, 1, 1)
+    network = connect(broker.address)
+    network.fetcher.add_partitions({("t", 0): 0, ("t", 1): 0})
+    items = {item.partition: item for item in (one(network), one(network))}
+    assert len(items[1].buffer.obj) == len(items[1].buffer)
+
+
+def test_no_more_is_asked_for_than_there_is_room_for(broker: ScriptedBroker, connect: Connect) -> None:
+    fill(broker, 0, 50)
+    network = connect(broker.address, fetch=FetchConfig(max_partition_bytes=4_000, buffer_bytes=30_000))
+    network.fetcher.add_partitions({("t", 0): 0})
+    assert collect(network.fetcher, 500) == {("t", 0): list(range(500))}
+    asked = [request.max_bytes for request in broker.requests if isinstance(request, types.FetchRequest)]
+    assert 4_000 <= min(asked) <= max(asked) == 30_000
 
 
 def wait_for_bytes(network: NetworkThread, size: int) -> None:

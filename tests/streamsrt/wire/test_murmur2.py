@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsrt.wire import kernels
 from streamsrt.wire.murmur2 import PartitionMemo, murmur2, murmur2_many, partition_for_key
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "partitioning" / "murmur2.json"
@@ -42,16 +44,40 @@ def test_grouping_by_length_loses_no_key(keys: list[bytes]) -> None:
 
 
 @given(
-    st.lists(st.lists(st.one_of(st.none(), st.binary(max_size=3)), max_size=40), max_size=8),
-    st.integers(1, 20),
-    st.integers(1, 30),
+    st.lists(
+        st.tuples(st.lists(st.one_of(st.none(), st.binary(max_size=3)), max_size=40), st.integers(1, 3)), max_size=8
+    ),
+    st.integers(1, 3_000),
 )
-def test_the_memo_changes_no_answer(batches: list[list[bytes | None]], partition_count: int, max_keys: int) -> None:
-    memo = PartitionMemo(max_keys)
-    for keys in batches:
+def test_the_memo_changes_no_answer(batches: list[tuple[list[bytes | None], int]], limit_bytes: int) -> None:
+    memo = PartitionMemo(limit_bytes)
+    for keys, partition_count in batches:
         expected = [99 if key is None else partition_for_key(key, partition_count) for key in keys]
         assert memo.partitions(keys, partition_count, null_partition=99) == expected
-        assert len(memo) <= max_keys
+        assert memo.used_bytes <= limit_bytes
+
+
+@pytest.mark.skipif(kernels.partitions([b"a"], 2, -1) is not None, reason="the loop in C remembers nothing")
+@pytest.mark.parametrize("size", [8, 4_000])
+def test_the_memo_takes_no_more_memory_than_it_may(size: int) -> None:
+    """However long keys are, and however many topics there are."""
+    limit_bytes = 1 << 20
+    memo = PartitionMemo(limit_bytes)
+
+    def feed(batches: range) -> None:
+        for batch in batches:
+            keys: list[bytes | None] = [b"%08d" % (batch * 200 + index) for index in range(200)]
+            memo.partitions([(key or b"").ljust(size, b".") for key in keys], batch % 5 + 2)
+
+    feed(range(10))
+    tracemalloc.start()
+    try:
+        feed(range(10, 500))
+        held_bytes, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 1.2 * limit_bytes
+    assert peak_bytes < 2 * limit_bytes + 10 * 200 * size
 
 
 def test_the_memo_follows_a_topic_that_grows() -> None:
@@ -73,5 +99,5 @@ def test_a_topic_has_partitions(count: int) -> None:
 
 
 def test_a_memo_holds_something() -> None:
-    with pytest.raises(ValueError, match="max_keys"):
+    with pytest.raises(ValueError, match="limit_bytes"):
         PartitionMemo(0)

@@ -497,6 +497,32 @@ def test_a_full_buffer_pauses_its_partition_only(make_rig: MakeRig) -> None:
     assert rig.manager.counters()["processed"] == 18
 
 
+@pytest.mark.parametrize(
+    ("input_buffer_bytes", "all_input_bytes"), [(20_000, 64 << 20), (1 << 20, 1)], ids=["its own", "its share"]
+)
+def test_fetches_of_a_few_records_fill_a_buffer(
+    make_rig: MakeRig, input_buffer_bytes: int, all_input_bytes: int
+) -> None:
+    """With what they take beside their records; else an application that is behind grows by it, record by record."""
+    rig = make_rig(input_buffer_bytes=input_buffer_bytes, all_input_bytes=all_input_bytes)
+    rig.network.fetcher.batches_at_once = 1
+    rig.network.write(("in", 1), keys("z"))
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    fetches = fetched_bytes = 0
+    while not rig.network.fetcher.paused:
+        assert fetches < 100
+        rig.network.write(("in", 0), keys("a"))
+        for fetched in rig.network.fetcher.poll():
+            rig.manager.add_input(fetched)
+            fetches += 1
+            fetched_bytes += len(fetched.buffer)
+    assert rig.network.fetcher.paused == {("in", 0)}
+    assert fetched_bytes < min(input_buffer_bytes, 32 << 10) / 2
+    rig.move()
+    assert rig.network.fetcher.paused == set()
+    assert rig.manager.counters()["processed"] == fetches
+
+
 def test_counters_outlive_their_tasks(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a", "b"))
     rig.start(Tasks(active=rig.tasks(0, 1)))
