@@ -47,6 +47,7 @@ from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.serdes import Serde
+from topology.spec.timestamps import is_whole_ms
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -410,6 +411,8 @@ class TopologyTestDriver:
         number = partition_for(key, count) if partition is None else partition
         if not 0 <= number < count:
             raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {number}")
+        if not is_whole_ms(timestamp):
+            raise UserError(f"{topic}: the timestamp is {timestamp!r}; give a whole number of milliseconds since 1970")
         tp = (topic, number)
         route = self._routes.get(tp) or self._route(tp)
         record = _record((topic, number, key, value, timestamp, headers))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -89,6 +89,9 @@ def test_mistakes_of_a_test_say_what_there_is() -> None:
         driver.create_input_topic("nope", serdes.string, serdes.string).pipe_input("a", "b")
     with pytest.raises(UserError, match=r"no store 'nope'.*counts"):
         driver.get_key_value_store("nope")
+    for timestamp in (1 << 63, 1.5, datetime(2026, 1, 1, tzinfo=UTC)):
+        with pytest.raises(UserError, match="lines: the timestamp is .* give a whole number of milliseconds"):
+            driver.pipe_raw("lines", None, b"x", timestamp)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no more records"):
         driver.create_output_topic("out", serdes.string, serdes.long).read_record()
 
