@@ -90,7 +90,7 @@ def test_mistakes_of_a_test_say_what_there_is() -> None:
     with pytest.raises(UserError, match=r"no store 'nope'.*counts"):
         driver.get_key_value_store("nope")
     for timestamp in (1 << 63, 1.5, datetime(2026, 1, 1, tzinfo=UTC)):
-        with pytest.raises(UserError, match="lines: the timestamp is .* give a whole number of milliseconds"):
+        with pytest.raises(UserError, match=r"lines: the timestamp is .* give a whole number of milliseconds"):
             driver.pipe_raw("lines", None, b"x", timestamp)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no more records"):
         driver.create_output_topic("out", serdes.string, serdes.long).read_record()
