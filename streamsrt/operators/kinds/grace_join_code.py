@@ -8,7 +8,7 @@ from __future__ import annotations
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.plan import ResolvedSubtopology, same_bytes
-from streamsrt.operators.kinds.grace_joins import FAR_MS, LAST_NUMBER, pack_head, pack_number, waiting_records
+from streamsrt.operators.kinds.grace_joins import FAR_MS, GONE, LAST_NUMBER, pack_head, pack_number, waiting_records
 from streamsrt.operators.kinds.tables import join_with, look_up
 from streamsrt.state.buffer import NO_TIME, record_place
 from streamsrt.state.cache import RowFormat
@@ -168,6 +168,7 @@ def _emit_letting_go(code: _Code, *, has_headers: bool) -> None:
         e.line(f"{env}.evicted = {evicted}")
         _join(code, flow)
         e.line(f"{env}.evicted = None")
+        e.line(f"{rows}[{start}] = {e.bind('gone', GONE)}")
         e.line(f"{start} += 1")
         e.line(f"{code.first} = {rows}[{start}][1] if {start} < len({rows}) else {FAR_MS}")
         with e.block(f"if {code.pending}.pop({store_key}, None) is None:"):

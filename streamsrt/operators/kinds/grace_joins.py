@@ -42,6 +42,8 @@ LAST_NUMBER: Final = 0x7FFFFFFF
 FAR_MS: Final = 1 << 63
 _RECORDS_MAX = 10_000
 GONE_MAX: Final = 1_000
+GONE: Final = (b"", -1)
+"""In place of a row that is gone, until it is removed with those before it: it may have been large."""
 
 
 def key_of_waiting(store_key: bytes) -> bytes:
@@ -159,6 +161,7 @@ class WaitingRecords:
     def remove_first(self) -> None:
         """Forgets the earliest record."""
         store_key = self._rows[self._start][0]
+        self._rows[self._start] = GONE
         self._start += 1
         if self._start > GONE_MAX:
             del self._rows[: self._start]
