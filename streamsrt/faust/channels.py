@@ -50,7 +50,7 @@ class ChannelNode(AgentNode):
         sender = WORKING.get(None)
         source = None if sender is None else sender.row
         if source is None:
-            source = Row(None, None, self._env.plan.clock.at(self._env.system_time_ms), (), _NOWHERE)
+            source = Row(None, None, self._env.program_time_ms, (), _NOWHERE)
         at_ms = source.timestamp if timestamp is None else round(timestamp * 1000)
         row = ChannelMessage(source.key, source.value, at_ms, headers, source.metadata)
         row.given = key, value

@@ -108,9 +108,7 @@ class Outbox:
         count = len(columns.keys)
         columns.keys.append(key)
         columns.values.append(value)
-        env = self.env
-        at_ms = env.plan.clock.at(env.system_time_ms) if timestamp is None else round(timestamp * 1000)
-        columns.timestamps.append(at_ms)
+        columns.timestamps.append(self.env.program_time_ms if timestamp is None else round(timestamp * 1000))
         if partition is not None and columns.partitions is None:
             columns.partitions = [None] * count
         if columns.partitions is not None:

@@ -41,7 +41,6 @@ from streamsrt.operators.engine.emitter import Generated
 from streamsrt.operators.engine.environment import (
     Environment,
     GlobalStores,
-    OpenCalls,
     SkippedAtSinkError,
     processing_error,
     production_error,
@@ -52,6 +51,7 @@ from streamsrt.operators.engine.environment import (
 from streamsrt.operators.engine.expiry import Expiry
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
+from streamsrt.operators.engine.open_calls import OpenCalls
 from streamsrt.operators.engine.plan import Counters, FlushedStore, ResolvedSubtopology
 from streamsrt.operators.engine.processor_nodes import PathBuilder, TakeRun
 from streamsrt.operators.kinds import counting
@@ -560,7 +560,7 @@ class Runner:
         """Logs what a suppression held back or let go. These records have no time of their own."""
         keys, values, headers = buffer.take_changes()
         if keys and store.changelog is not None:
-            times = [self.plan.clock.at(self.env.system_time_ms)] * len(keys)
+            times = [self.env.program_time_ms] * len(keys)
             self._collect(store.changelog, keys, values, times, headers, self._task_partition)
 
     def _forward(self, node: nodes.ProcessorNode, cache: Cache, flushed: Flushed) -> None:

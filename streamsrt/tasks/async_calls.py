@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from inspect import isawaitable
 
-from streamsrt.operators.engine.environment import CallOutcome, NotBegunError
+from streamsrt.operators.engine.open_calls import CallOutcome, NotBegunError
 from topology.graph.operations import MapAsync
 
 

@@ -280,7 +280,7 @@ class Task:
                     key,
                     value,
                     () if columns.headers is None else columns.headers[index],
-                    self._plan.clock.at(self._runner.env.system_time_ms),
+                    self._runner.env.program_time_ms,
                 )
                 timestamp = extractor(record, latest)
             except BaseException as error:

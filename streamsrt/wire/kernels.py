@@ -272,20 +272,11 @@ def new_writer() -> RecordsWriter | None:
 
 
 def write_records(
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    timestamps: Sequence[int],
-    start: int = 0,
-    stop: int | None = None,
+    keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int]
 ) -> RecordsWriter | None:
-    """The records ``start`` to ``stop`` of columns, with the offset deltas 0, 1, ... and without headers.
-
-    None for what are no lists of bytes and of times.
-    """
+    """Records with the offset deltas 0, 1, ... and without headers. None for what are no lists of bytes and of times."""
     writer = new_writer()
-    if writer is None or not writer.add(keys, values, timestamps, start, len(keys) if stop is None else stop):
-        return None
-    return writer
+    return writer if writer is not None and writer.add(keys, values, timestamps, 0, len(keys)) else None
 
 
 def write_apart(

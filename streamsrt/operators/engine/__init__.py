@@ -15,6 +15,7 @@
 - ``murmur3``            Murmur3, 128 bits, x64: the hash by which a foreign-key join knows whether a row has changed
                          since it asked
 - ``node_meter``         counters of single nodes (``metrics.recording.level`` DEBUG and up)
+- ``open_calls``         asynchronous calls, as an environment knows them
 - ``placement``          what a partitioner may return for a record: a partition, None, or several partitions
 - ``plan``               what both ways of running a subtopology need to know of it: names, serdes and stores,
                          resolved once per task

@@ -7,17 +7,18 @@ import re
 import reprlib
 import signal
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from traceback import walk_tb
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 from streamsrt.errors import OutageError, ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.engine.gathered_output import GatheredOutput
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
+from streamsrt.operators.engine.open_calls import OpenCalls, Window
 from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology, StreamTime
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, PunctuationSchedule
 from streamsrt.operators.engine.user_metrics import UserMetrics
@@ -30,7 +31,6 @@ from streamsrt.state.versioned_cache import VersionPut
 from streamsrt.wire.records.texts import Texts, Times
 from streamsrt.wording import time_text
 from topology.graph.nodes import Node, SinkNode, StoreSpec
-from topology.graph.operations import MapAsync
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.row_versions import UpcastError
@@ -43,18 +43,6 @@ CHANGES_OF_A_RUN_MAX: Final = 1 << 32
 PUNCTUATIONS: Final = "punctuations by stream time"
 """The name under which they are passed on."""
 _CHECK_INTERVAL_S: Final = 0.5
-
-
-class CallOutcome(NamedTuple):
-    """The outcome of the call with that number: a value, or the exception that it raised."""
-
-    number: int
-    value: object
-    error: BaseException | None
-
-
-class NotBegunError(Exception):
-    """The outcome of a call that was withdrawn before it began."""
 
 
 SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
@@ -76,40 +64,6 @@ class ProcessedRecord(Protocol):
 Place: TypeAlias = tuple[
     ProcessedRecord | None, RecordMetadata | None, SourceRecord | Callable[[], SourceRecord] | None
 ]
-
-
-class Calls(Protocol):
-    """Calls of an operation's function."""
-
-    def begin(self, first: int, arguments: Sequence[tuple[object, ...]], /) -> None:
-        """Calls it with each of the arguments, numbered from ``first``; returns at once."""
-
-    def withdraw(self) -> None:
-        """Withdraws those that have not begun, which are the last ones: their outcome is NotBegunError."""
-
-    def cancel(self) -> None:
-        """Cancels them; their results are not reported any more."""
-
-
-OpenCalls = Callable[[MapAsync, Callable[[CallOutcome], None]], Calls]
-"""Creates the :class:`Calls` of an operation. The given function receives each outcome, on any thread."""
-
-
-class Window(Protocol):
-    """Calls that are under way at a node (:class:`streamsrt.operators.kinds.call_windows.CallWindow`)."""
-
-    @property
-    def is_calling(self) -> bool: ...
-    @property
-    def unfinished(self) -> int: ...
-    @property
-    def queued(self) -> int: ...
-    @property
-    def room(self) -> int: ...
-    @property
-    def under_way(self) -> str: ...
-    def advance(self, wait_s: float | None = 0.0) -> bool: ...
-    def cancel(self) -> None: ...
 
 
 def no_origin() -> RecordMetadata:
@@ -281,6 +235,11 @@ class Environment:
             begin()
         else:
             self._beginnings.append(begin)
+
+    @property
+    def program_time_ms(self) -> int:
+        """What the clock that programs see shows at :attr:`system_time_ms`, which is a steady one."""
+        return self.plan.clock.at(self.system_time_ms)
 
     def begin(self, system_time_ms: int) -> None:
         """Initializes the user's processors, once their stores are restored. Further calls have no effect."""

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import (
-    CallOutcome,
     Environment,
     SkippedAtSinkError,
     SourceRecord,
     is_interrupt,
 )
+from streamsrt.operators.engine.open_calls import CallOutcome
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.call_windows import CallWindow
 from streamsrt.operators.kinds.left_calls import LeftCalls, may_be_left

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from queue import Empty, Queue
 
 from streamsrt.errors import StreamsError, UserError
-from streamsrt.operators.engine.environment import CallOutcome, Environment, NotBegunError
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.open_calls import CallOutcome, NotBegunError
 from topology.graph.operations.batches import MapAsync
 
 HELD_MAX = 8192

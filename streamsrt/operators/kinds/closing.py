@@ -48,7 +48,7 @@ class ClosedMark:
         """Stores and logs that windows were closed by the wall clock up to the stream time ``to_ms``."""
         env = self._env
         # Windows with a long grace close at a time that is still to come. Brokers refuse records from that far ahead.
-        at_ms = min(to_ms, env.plan.clock.at(env.system_time_ms))
+        at_ms = min(to_ms, env.program_time_ms)
         self._cache.put(self._KEY, to_ms, at_ms, (), next(env.sequence))
         if self._topic is not None:
             raw = self._serialize(to_ms)

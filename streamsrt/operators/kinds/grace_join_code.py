@@ -36,15 +36,14 @@ class _Code:
         ]
         e.setup(f"{', '.join(variables)} = {buffer}.begin(len(timestamps))")
         e.finish(f"{buffer}.end({self.start}, {self.number})")
-        self.system_ms = f"ms_{buffer}"
-        clock = e.bind("clock", c.plan.clock)
-        e.setup(f"{self.system_ms} = {clock}.at({e.bind('env', c.env)}.system_time_ms)")
+        self.time_ms = f"ms_{buffer}"
+        e.setup(f"{self.time_ms} = {e.bind('env', c.env)}.program_time_ms")
         self.until = e.temp("u")
 
     def log(self, store_key: str, row: str) -> None:
         """Logs a row; ''None'': that it is gone."""
         slot = Slot(obj="None") if row == "None" else Slot(raw=row, serde=self.c.plan.value_serde(self._spec))
-        self.c.log(self.op.buffer, store_key, Flow(Slot(raw=store_key), slot, self.system_ms, None), self.system_ms)
+        self.c.log(self.op.buffer, store_key, Flow(Slot(raw=store_key), slot, self.time_ms, None), self.time_ms)
 
     @property
     def _spec(self) -> StoreSpec:

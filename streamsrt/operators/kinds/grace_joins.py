@@ -126,7 +126,7 @@ class WaitingRecords:
         # No row has its number.
         self.cache.put_new(store_key, row)
         if self._log is not None:
-            self._log(store_key, row, self._env.plan.clock.at(self._env.system_time_ms), ())
+            self._log(store_key, row, self._env.program_time_ms, ())
 
     def insert(self, row: Row, start: int) -> None:
         """Adds a row at its place behind the first ``start`` ones."""
@@ -168,7 +168,7 @@ class WaitingRecords:
             self._start = 0
         self.cache.delete_new(store_key)
         if self._log is not None:
-            self._log(store_key, None, self._env.plan.clock.at(self._env.system_time_ms), ())
+            self._log(store_key, None, self._env.program_time_ms, ())
 
     def begin(self, count: int) -> tuple[list[Row], int, int, int, int, bool, bool, dict[bytes, bytes | None]]:
         """The rows, how many of them are gone, the last number, the times of the earliest and of the latest record (far from

@@ -15,7 +15,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamsrt.errors import UserError
-from streamsrt.operators.engine.environment import CallOutcome, is_interrupt
+from streamsrt.operators.engine.environment import is_interrupt
+from streamsrt.operators.engine.open_calls import CallOutcome
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.batches import Batch, BufferedRecord
 from streamsrt.operators.kinds.call_windows import CallWindow

@@ -369,7 +369,7 @@ class Context:
         return self._env.stream_time_ms
 
     def current_system_time_ms(self) -> int:
-        return self._env.plan.clock.at(self._env.system_time_ms)
+        return self._env.program_time_ms
 
 
 class OperatorContext(Context):

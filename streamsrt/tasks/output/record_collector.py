@@ -28,7 +28,7 @@ import numpy as np
 from streamsrt.errors import ProductionError
 from streamsrt.operators.engine.placement import Choice, check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
-from streamsrt.wire.kernels import RecordsWriter, new_writer, split, write_apart, write_records
+from streamsrt.wire.kernels import RecordsWriter, new_writer, split, write_apart
 from streamsrt.wire.murmur2 import PartitionMemo, murmur2_padded
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, decode_batch, encode_batch, encode_written
@@ -90,18 +90,13 @@ class _Columns:
         return self.writer if self.writer is not None and len(self.writer) else None
 
     @property
-    def may_write(self) -> bool:
-        """Whether records that come may be written behind those that are there."""
-        return self.writer is not None and not (self.keys or self.texts)
+    def open_writer(self) -> RecordsWriter | None:
+        """What may write records that come behind those that are there."""
+        return None if self.keys or self.texts else self.writer
 
     def extend(self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None) -> None:
-        if (
-            headers is None
-            and self.may_write
-            and self.batches(len(keys)) == 1
-            and self.writer is not None
-            and self.writer.add(keys, values, timestamps, 0, len(keys))
-        ):
+        writer = self.open_writer if headers is None and self.batches(len(keys)) == 1 else None
+        if writer is not None and writer.add(keys, values, timestamps, 0, len(keys)):
             return
         self.settle()
         self._extend(keys, values, timestamps, headers)
@@ -205,7 +200,9 @@ class _Topic:
     def write_apart(self, keys: Keys, values: Keys, timestamps: Sequence[int], placed_by: Keys) -> bool:
         """Has each partition's writer write its records, by their keys. False: nothing was written."""
         each = len(keys) / len(self.columns)
-        if not self.writers or not all(columns.may_write and each < columns.enough for columns in self.columns):
+        if not self.writers or not all(
+            columns.open_writer is not None and each < columns.enough for columns in self.columns
+        ):
             return False
         is_written = write_apart(self.writers, keys, values, timestamps, placed_by, self.next_null_partition)
         if is_written:
@@ -470,12 +467,9 @@ class RecordCollector:
                 return batch
             raw = texts.tolist()
             return encode_batch(raw, raw, times.tolist(), compression=compression, transactional=transactional)
-        written, headers = columns.written, columns.headers
-        if written is None and headers is None:
-            written = write_records(columns.keys, columns.values, columns.timestamps, start, stop)
-        if written is not None:
-            return encode_written(written, compression=compression, transactional=transactional)
-        whole = start == 0 and stop == len(columns)
+        if columns.written is not None:
+            return encode_written(columns.written, compression=compression, transactional=transactional)
+        whole, headers = start == 0 and stop == len(columns), columns.headers
         return encode_batch(
             columns.keys if whole else columns.keys[start:stop],
             columns.values if whole else columns.values[start:stop],

@@ -87,10 +87,7 @@ def encode_batch(
         )
     deltas, last_delta = offset_deltas(count, base_offset, offsets, last_offset)
     base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
-    written = _written(keys, values, timestamps, headers, deltas, base_timestamp)
-    records: Buffer = b""
-    if written is None:
-        records = _built(keys, values, timestamps, headers, deltas, base_timestamp)
+    records = _records(keys, values, timestamps, headers, deltas, base_timestamp)
     attributes = (TRANSACTIONAL if transactional else 0) | (0 if delete_horizon_ms is None else DELETE_HORIZON)
     header = BatchHeader(
         base_offset,
@@ -107,9 +104,7 @@ def encode_batch(
         base_sequence,
         count,
     )
-    if written is not None:
-        return _sealed(header, written, level)
-    return assemble(header, records if compression is Compression.NONE else compress(compression, records, level))
+    return _finished(header, records, level)
 
 
 def encode_written(written: RecordsWriter, *, compression: Compression, transactional: bool) -> bytes:
@@ -131,15 +126,19 @@ def encode_written(written: RecordsWriter, *, compression: Compression, transact
         NO_SEQUENCE,
         count,
     )
-    return _sealed(header, written, None)
+    return _finished(header, written, None)
 
 
-def _sealed(header: BatchHeader, written: RecordsWriter, level: int | None) -> bytes:
-    with memoryview(written) as records:
+def _finished(header: BatchHeader, records: RecordsWriter | memoryview, level: int | None) -> bytes:
+    """The batch with this header over these records, compressed as it says."""
+    with memoryview(records) as plain:
         if header.attributes & CODEC_MASK:
-            return assemble(header, compress(header.compression, records, level))
-        head = _head(header, records)
-    return written.sealed(head)
+            return assemble(header, compress(header.compression, plain, level))
+        if isinstance(records, memoryview):
+            return assemble(header, plain)
+        head = _head(header, plain)
+    # The writer has room for the head: nothing is copied.
+    return records.sealed(head)
 
 
 def offset_deltas(
@@ -169,35 +168,22 @@ def encode_records(
     base_timestamp: int,
 ) -> memoryview:
     """The part of a batch after its header, before compression. EncodeError for values that are no bytes."""
-    written = _written(keys, values, timestamps, headers, deltas, base_timestamp)
-    if written is not None:
-        return memoryview(written)
-    return _built(keys, values, timestamps, headers, deltas, base_timestamp)
+    return memoryview(_records(keys, values, timestamps, headers, deltas, base_timestamp))
 
 
-def _written(
+def _records(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     timestamps: Sequence[int],
     headers: Sequence[Headers] | None,
     deltas: Iterable[int],
     base_timestamp: int,
-) -> RecordsWriter | None:
-    """The records as the loop in C writes them; None where it does not."""
-    if headers is not None or deltas != range(len(keys)) or base_timestamp != timestamps[0]:
-        return None
-    return write_records(keys, values, timestamps)
-
-
-def _built(
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    timestamps: Sequence[int],
-    headers: Sequence[Headers] | None,
-    deltas: Iterable[int],
-    base_timestamp: int,
-) -> memoryview:
-    """The records as aiokafka's builder writes them."""
+) -> RecordsWriter | memoryview:
+    """The records as the loop in C writes them, or where it does not, as aiokafka's builder does."""
+    if headers is None and deltas == range(len(keys)) and base_timestamp == timestamps[0]:
+        written = write_records(keys, values, timestamps)
+        if written is not None:
+            return written
     from streamsrt.wire.records.quick import DefaultRecordBatchBuilder  # see there
 
     builder = DefaultRecordBatchBuilder(

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from streamsrt.operators.engine.environment import CallOutcome, NotBegunError
+from streamsrt.operators.engine.open_calls import CallOutcome, NotBegunError
 from streamsrt.tasks.async_calls import AsyncCalls
 from topology.graph.operations import MapAsync
 

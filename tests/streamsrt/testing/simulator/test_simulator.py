@@ -129,7 +129,7 @@ def test_offsets_that_are_committed_before_the_results_are_acknowledged_lose_res
         write_all(check_all(busy, self._network.producer.flush()), self._idle)
 
     with broken(Committer, "commit", commit_too_early):
-        failure = found_out(range(300), exactly_once=False, faults=Faults(crashes=16, varied=False))
+        failure = found_out(range(150, 210), exactly_once=False, faults=Faults(crashes=16, varied=False))
     assert "expected at least" in failure.what
 
 
