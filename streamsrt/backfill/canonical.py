@@ -12,24 +12,24 @@ from dataclasses import replace
 
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.wire.records import RecordColumns
-from topology.graph.nodes import SourceNode
+from topology.graph.nodes import SinkNode, SourceNode
 from topology.spec.codecs import ProgramSerde
 
 Canonical = Callable[[Sequence[bytes | None]], list[bytes | None]]
 
 
 class CanonicalRecords:
-    """The records that a task reads. ``source_of``: the source of a topic."""
+    """The records that a task reads or writes. ``node_of``: the source or the sink of a topic."""
 
-    def __init__(self, source_of: Callable[[str], SourceNode]) -> None:
-        self._source_of = source_of
+    def __init__(self, node_of: Callable[[str], SourceNode | SinkNode]) -> None:
+        self._node_of = node_of
         self._known: dict[str, tuple[Canonical, Canonical]] = {}
 
     def of(self, tp: TopicPartition, columns: RecordColumns) -> RecordColumns:
         """The same records. What a serde can't read is left unchanged: the task reports it."""
         if tp[0] not in self._known:
-            source = self._source_of(tp[0])
-            self._known[tp[0]] = _canonical(source.key_serde), _canonical(source.value_serde)
+            node = self._node_of(tp[0])
+            self._known[tp[0]] = _canonical(node.key_serde), _canonical(node.value_serde)
         keys, values = self._known[tp[0]]
         return replace(columns, keys=keys(columns.keys), values=values(columns.values))
 

@@ -6,6 +6,7 @@
    check each other. It writes into a folder of its own, which is deleted; the results that are there stay as they are.
 3. Where the two differ in bytes, the first way is taken once more. If that is the first result again, the application is
    deterministic, and both ways are compared for records as their serdes write them (:mod:`streamsrt.backfill.canonical`).
+   Slices may have gone another way than the task as a whole: what they send is compared as the serdes of sinks write it.
 4. What is compared: records read, stream times, counters, the entries of every store, the digests of changelogs, and the
    records of each key in outputs and repartition topics. The order of keys within one flush of a cache may differ and is
    left out, as are the cuts between batches, and the files of stores, which hold ids of RocksDB's own. Where caches were
@@ -23,13 +24,22 @@ from functools import partial
 from hashlib import blake2b
 from itertools import chain, repeat
 from pathlib import Path
+from typing import TypeAlias
 
 from streamsrt.backfill.attempts import new_attempt
+from streamsrt.backfill.canonical import CanonicalRecords
 from streamsrt.backfill.manifest import LogResult, TaskManifest, digest_text
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
+from streamsrt.backfill.planned_application import application_of, subtopology_of
 from streamsrt.backfill.run_task import compute_task
+from streamsrt.backfill.slices.share import slices_of
 from streamsrt.backfill.sources import read_batches
 from streamsrt.backfill.verify import VerificationError
+from streamsrt.tasks.input.partition_group import TopicPartition
+from streamsrt.tasks.task_config import TaskConfig
+
+Record: TypeAlias = tuple[bytes | None, tuple[object, ...]]
+"""A key, and the rest of the record."""
 
 
 def sample_of(plan: BackfillPlan, count: int, seed: int = 0) -> list[TaskPlan]:
@@ -56,8 +66,17 @@ def recompute(
             records += again.records
             differs = _differences(directory, finished[task.id], again)
         if differs:
-            _explain(directory, finished[task.id], compute)
+            _explain(directory, finished[task.id], compute, _sent(plan, task) if slices_of(plan, task) else None)
     return records
+
+
+def _sent(plan: BackfillPlan, task: TaskPlan) -> CanonicalRecords:
+    """The records that a task sends, as the serdes of its sinks write them."""
+    topology, config = application_of(plan)
+    resolved = TaskConfig.of(config).resolved(subtopology_of(topology, config, task), plan.application_id)
+    sinks = resolved.subtopology.sinks
+    by_topic = {resolved.topic(sink.topic, sink.repartition): sink for sink in sinks if sink.topic is not None}
+    return CanonicalRecords(by_topic.__getitem__)
 
 
 @contextmanager
@@ -87,11 +106,14 @@ def _attempt(
 
 
 def _explain(
-    directory: Path, first: TaskManifest, compute: Callable[..., AbstractContextManager[TaskManifest]]
+    directory: Path,
+    first: TaskManifest,
+    compute: Callable[..., AbstractContextManager[TaskManifest]],
+    sent: CanonicalRecords | None,
 ) -> None:
     """Raises VerificationError, unless two results differ only in how the same values are written."""
     with compute(generate=True) as same:
-        differs = _differences(directory, first, same)
+        differs = _differences(directory, first, same, sent)
     if differs:
         raise VerificationError(
             f"task {first.task} gives another result when it is recomputed; differences: {', '.join(differs)}. "
@@ -108,13 +130,26 @@ def _explain(
         )
 
 
-def _differences(directory: Path, first: TaskManifest, again: TaskManifest) -> list[str]:
+def _differences(
+    directory: Path, first: TaskManifest, again: TaskManifest, sent: CanonicalRecords | None = None
+) -> list[str]:
     last_only = bool(first.flushes or again.flushes)
-    one, other = _content(directory, first, last_only=last_only), _content(directory, again, last_only=last_only)
+    one, other = (_content(directory, each, sent, last_only=last_only) for each in (first, again))
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
-def _content(directory: Path, manifest: TaskManifest, *, last_only: bool) -> dict[str, object]:
+def _records(tp: TopicPartition, paths: Iterable[Path], sent: CanonicalRecords | None) -> Iterator[Record]:
+    """Bytes are as they are, or as ``sent`` has them."""
+    for columns in chain.from_iterable(map(read_batches, paths)):
+        given = columns if sent is None else sent.of(tp, columns)
+        headers = given.headers or repeat(())
+        for key, *rest in zip(given.keys, given.values, given.timestamps, headers, strict=False):
+            yield key, tuple(rest)
+
+
+def _content(
+    directory: Path, manifest: TaskManifest, sent: CanonicalRecords | None = None, *, last_only: bool
+) -> dict[str, object]:
     digest = _digest_of_last if last_only else _digest
     return {
         "records read": manifest.reads,
@@ -122,8 +157,8 @@ def _content(directory: Path, manifest: TaskManifest, *, last_only: bool) -> dic
         "counters": manifest.counters,
         **{f"store {store.name}": (store.entries, store.changelog_digest) for store in manifest.stores},
         **{
-            f"{topic}-{partition}": digest(paths)
-            for (topic, partition), paths in _paths(directory, (*manifest.outputs, *manifest.repartition)).items()
+            "{}-{}".format(*tp): digest(_records(tp, paths, sent))
+            for tp, paths in _paths(directory, (*manifest.outputs, *manifest.repartition)).items()
         },
     }
 
@@ -136,30 +171,26 @@ def _paths(directory: Path, logs: Iterable[LogResult]) -> dict[tuple[str, int], 
     return found
 
 
-def _digest(paths: Sequence[Path]) -> str:
+def _digest(records: Iterable[Record]) -> str:
     """Of the records of each key in their order."""
     seen: Counter[bytes | None] = Counter()
     total = 0
-    for columns in chain.from_iterable(map(read_batches, paths)):
-        headers = columns.headers or repeat(())
-        for key, *rest in zip(columns.keys, columns.values, columns.timestamps, headers, strict=False):
-            record = blake2b(repr((key, seen[key], rest)).encode(), digest_size=16).digest()
-            total += int.from_bytes(record, "big")
-            seen[key] += 1
+    for key, rest in records:
+        record = blake2b(repr((key, seen[key], rest)).encode(), digest_size=16).digest()
+        total += int.from_bytes(record, "big")
+        seen[key] += 1
     return digest_text(total)
 
 
-def _digest_of_last(paths: Sequence[Path]) -> str:
+def _digest_of_last(records: Iterable[Record]) -> str:
     """Of the last record of each key; of all records without a key. A deletion is as if there were none."""
     last: dict[bytes, int] = {}
     total = 0
-    for columns in chain.from_iterable(map(read_batches, paths)):
-        headers = columns.headers or repeat(())
-        for key, *rest in zip(columns.keys, columns.values, columns.timestamps, headers, strict=False):
-            found = blake2b(repr((key, rest)).encode(), digest_size=16).digest()
-            record = 0 if rest[0] is None else int.from_bytes(found, "big")
-            if key is None:
-                total += record
-            else:
-                last[key] = record
+    for key, rest in records:
+        found = blake2b(repr((key, rest)).encode(), digest_size=16).digest()
+        record = 0 if rest[0] is None else int.from_bytes(found, "big")
+        if key is None:
+            total += record
+        else:
+            last[key] = record
     return digest_text(total + sum(last.values()))

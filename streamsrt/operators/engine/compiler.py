@@ -91,9 +91,10 @@ class Compiler:
         """The code for a record of a source."""
         node = self.plan.node(name)
         assert isinstance(node, SourceNode)
+        value_serde = self.plan.value_serde(node)
         flow = Flow(
             Slot(raw="k", serde=self.plan.key_serde(node)),
-            Slot(raw="v", serde=self.plan.value_serde(node)),
+            Slot(raw="v", serde=value_serde, as_sent=not has_one_form(value_serde)),
             "t",
             "h" if headers else None,
         )
@@ -296,7 +297,7 @@ class Compiler:
         if not self.plan.writes_changelog(store):
             return
         e = self.emitter
-        value = e.raw(flow.value, self.plan.value_serde(self.plan.specs[store]))
+        value = e.written(flow.value, self.plan.value_serde(self.plan.specs[store]))
         topic = self.plan.changelog_topic(store)
         assert topic is not None
         columns, each = {"k": key, "v": value, "t": time}, "None"

@@ -5,7 +5,8 @@
 2. A :class:`Slot` is what is known of one value at a point of the code: its variable as an object, its variable as
    bytes, and the serde of those bytes. :meth:`Emitter.obj` and :meth:`Emitter.raw` write a conversion only where it is
    missing: a value that nobody reads is not deserialized (unless the source does it, for a handler that wants all to be
-   read), and a value that came as bytes is written as the same bytes.
+   read), and a value that came as bytes is sent as the same bytes. In stores and changelogs, it is as its serde writes
+   it (:meth:`Emitter.written`), whichever code stores it.
 3. A slot's variables are assigned in the block in which they were requested. The flow is copied before a block is
    entered.
 4. Where all that is done per record is to append some of the columns to lists as they are, there is no loop: the lists
@@ -38,12 +39,15 @@ _unpack_long = Struct(">q").unpack
 
 @dataclass(slots=True)
 class Slot:
-    """A value: ``obj`` and ``raw`` are names of variables or None. ``not_null``: it was tested."""
+    """A value: ``obj`` and ``raw`` are names of variables or None. ``not_null``: it was tested. ``as_sent``: ``raw`` is how
+    another program wrote the value; ``written``: the variable with what a serde writes instead, and which serde."""
 
     obj: str | None = None
     raw: str | None = None
     serde: ProgramSerde | None = None
     not_null: bool = False
+    as_sent: bool = False
+    written: tuple[str, ProgramSerde] | None = None
 
     @property
     def any(self) -> str:
@@ -231,6 +235,14 @@ class Emitter:
         if slot.raw is None:
             slot.raw, slot.serde = name, serde
         return name
+
+    def written(self, slot: Slot, serde: ProgramSerde) -> str:
+        """The variable that holds the value as ``serde`` writes it: how it is stored and logged, as in Kafka Streams."""
+        if not slot.as_sent:
+            return self.raw(slot, serde)
+        if slot.written is None or slot.written[1] is not serde:
+            slot.written = self.raw(Slot(obj=self.obj(slot), not_null=slot.not_null), serde), serde
+        return slot.written[0]
 
     def _deserialize(self, serde: ProgramSerde, raw: str) -> str:
         if serde is serdes.long:

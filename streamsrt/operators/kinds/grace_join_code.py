@@ -99,7 +99,7 @@ def _join(code: _Code, flow: Flow) -> None:
 
 def _bytes_of(code: _Code, slot: Slot, serde: ProgramSerde) -> str:
     """The variable with the bytes of a key or a value that is not None. A failure is one of this step."""
-    if slot.raw is not None and same_bytes(slot.serde, serde):
+    if slot.raw is not None and same_bytes(slot.serde, serde) and not slot.as_sent:
         return slot.raw
     e = code.e
     given, raw = e.obj(slot), e.temp("r")

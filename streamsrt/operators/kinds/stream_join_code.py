@@ -16,7 +16,7 @@ def emit_join_window(c: Compiler, node: ProcessorNode, op: operations.StreamJoin
     spec, cache = c.plan.specs[op.store], cache_of(DuplicatesCache, c.caches, op.store)
     # Set here, so that later steps can use them, too.
     key = e.raw(flow.key, c.plan.key_serde(spec))
-    value, raw = e.obj(flow.value), e.raw(flow.value, c.plan.value_serde(spec))
+    value, raw = e.obj(flow.value), e.written(flow.value, c.plan.value_serde(spec))
     c.children(node, flow)
     with e.block(f"if {key} is not None:"):
         store_key = e.temp("r")
@@ -97,7 +97,7 @@ def _emit_results(
     """A left or outer join: unmatched records that have expired come before the record's own results."""
     e = c.emitter
     raw = e.raw(flow.key, side.key_serde)
-    value, raw_value = e.obj(flow.value), e.raw(flow.value, side.own_serde) if op.emits_unmatched else "b''"
+    value, raw_value = e.obj(flow.value), e.written(flow.value, side.own_serde) if op.emits_unmatched else "b''"
     if side.unmatched is not None:
         e.finish(f"{e.bind('unmatched', side.unmatched)}.send_changes()")
     of_raw, left, right, at_ms = (e.temp(prefix) for prefix in ("k", "l", "x", "t"))

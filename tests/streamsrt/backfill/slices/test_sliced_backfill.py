@@ -15,7 +15,7 @@ from streamsrt.backfill.plan import load_plan
 from streamsrt.cli.entry import run_command_line
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import Scene
-from tests.streamsrt.backfill.slices import keyed
+from tests.streamsrt.backfill.slices import keyed, passed_on
 from tests.streamsrt.backfill.slices.test_sliced_tasks import results
 
 KEYED = f"{keyed.__name__}:topology"
@@ -86,3 +86,29 @@ def test_a_plan_says_what_is_divided(scene: Scene, capsys: pytest.CaptureFixture
     assert ended.value.code == 0
     (subtopology,) = load_plan(scene.folder / "plan").slices
     assert f"tasks of subtopology {subtopology} are divided into 2 slices each" in capsys.readouterr().err
+
+
+def test_slices_that_pass_values_on_as_they_came_are_the_same_when_they_are_recomputed(scene: Scene) -> None:
+    """The task as a whole runs on processor nodes, which write these values anew."""
+    scene.create_topics(*passed_on.TOPICS)
+    for topic in ("customers", "orders"):
+        keys = [b"%d" % (index % 9) for index in range(60)]
+        values: list[bytes | None] = [b'{"id": %d, "a": [1, 2]}' % index for index in range(60)]
+        scene._write(topic, keys, values, [20 * index for index in range(60)])
+    made = []
+    for slices in (1, 2):
+        backfill = Backfill(scene.folder / str(slices), bootstrap_servers=scene.servers)
+        application = f"{passed_on.__name__}:topology"
+        backfill.plan(application, application_id="passing", config=UNCACHED, slices=slices)
+        backfill.run(InProcess())
+        assert backfill.verify(recompute=9)
+        made.append(stored(backfill))
+    assert made[0] == made[1]
+
+
+def stored(backfill: Backfill) -> list[object]:
+    return [
+        (store.name, store.entries, store.changelog and store.changelog.file.digest)
+        for manifest in backfill.verify()
+        for store in manifest.stores
+    ]
