@@ -207,7 +207,7 @@ class Rig:
         for _ in range(rounds):
             self.restore()
             for fetched in self.network.fetcher.poll():
-                self.manager.add_input(fetched)
+                self.manager.add_input(fetched, self.clock_ms)
             done += self.manager.process(1_000, self.clock_ms)
         return done
 

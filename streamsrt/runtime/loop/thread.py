@@ -259,7 +259,7 @@ class StreamThread:
             self._gate.serve()
         arrived = self._network.fetcher.poll(0.0)
         for fetched in arrived:
-            self._manager.add_input(fetched)
+            self._manager.add_input(fetched, self._iteration_ms)
         self.meter.poll.add(began_ns, time.monotonic_ns(), len(arrived))
 
     # ---------------------------------------------------------------------------------------------------------- actions

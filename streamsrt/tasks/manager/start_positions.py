@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from streamsrt.client.interface import Network
-from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, OffsetOutOfRangeError, TopicPartition
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.tasks.error_policy import NotThereYetError
 from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
@@ -187,6 +187,16 @@ class StartPositionFinder:
             offsets.update(self.list_offsets([tp for tp in partitions if offsets.get(tp, 0) < 0], LATEST))
             found.update(offsets)
         return found
+
+    def after_loss(self, tp: TopicPartition, error: OffsetOutOfRangeError, now_ms: int) -> dict[TopicPartition, int]:
+        """Returns where a running task goes on whose log no longer has its position. Raises UserError if the reset policy is
+        to fail."""
+        if self.reset_policy(tp) == "none":
+            raise UserError(
+                f"{error} Its offset_reset is none: choose where to go on (streamsrt groups reset-offsets "
+                f"{self._settings.application_id} --topic {tp[0]}:{tp[1]} --to-earliest --execute), or set another policy"
+            ) from error
+        return self._first_positions([tp], now_ms)
 
     def begins(
         self,

@@ -16,7 +16,6 @@ from streamsrt.client.interface import Network
 from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import (
     EARLIEST,
-    LATEST,
     Fetched,
     OffsetAndMetadata,
     OffsetOutOfRangeError,
@@ -83,7 +82,7 @@ class TaskInputs:
         share_bytes = max(_SMALLEST_SHARE_BYTES, self._all_bytes // max(1, len(self._by_partition)))
         return min(self._buffer_bytes, share_bytes)
 
-    def take(self, fetched: Fetched) -> None:
+    def take(self, fetched: Fetched, now_ms: int) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
         tp = (fetched.topic, fetched.partition)
         owned = self._by_partition.get(tp)
@@ -91,7 +90,7 @@ class TaskInputs:
             return
         self._awake.wake(owned)
         if fetched.error is not None:
-            self._reset_position(owned, tp, fetched)
+            self._reset_position(owned, tp, fetched, now_ms)
             return
         if not fetched.buffer:
             owned.inputs[tp].high_watermark = fetched.readable_end
@@ -104,16 +103,17 @@ class TaskInputs:
             owned.paused.add(tp)
             self._network.fetcher.pause([tp])
 
-    def _reset_position(self, owned: OwnedTask, tp: TopicPartition, fetched: Fetched) -> None:
+    def _reset_position(self, owned: OwnedTask, tp: TopicPartition, fetched: Fetched, now_ms: int) -> None:
         error = fetched.error
         if not isinstance(error, OffsetOutOfRangeError):
             assert error is not None
             raise error
-        policy = EARLIEST if error.is_new_topic or self._finder.reset_policy(tp) == "earliest" else LATEST
-        found = self._finder.list_offsets([tp], policy)
+        if error.is_new_topic:
+            found, why = self._finder.list_offsets([tp], EARLIEST), "the start of the new topic"
+        else:
+            found, why = self._finder.after_loss(tp, error, now_ms), "by auto.offset.reset"
         if tp not in found:
             raise error
-        why = "the start of the new topic" if error.is_new_topic else "by auto.offset.reset"
         logger.warning("task %s: %s It continues at offset %d, %s", owned, error, found[tp], why)
         owned.inputs[tp].jump(fetched, found[tp])
         owned.paused.discard(tp)

@@ -636,10 +636,10 @@ class TaskManager:
             ) from error
         raise error
 
-    def add_input(self, fetched: Fetched) -> None:
+    def add_input(self, fetched: Fetched, now_ms: int) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
         if self._globals is None or not self._globals.take(fetched, self._network.fetcher):
-            self._inputs.take(fetched)
+            self._inputs.take(fetched, now_ms)
 
     def process(self, limit_records: int, now_ms: int) -> int:
         """Lets every running task process some of its input; returns the number of records. Raises RecordError."""

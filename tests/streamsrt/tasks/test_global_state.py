@@ -167,6 +167,28 @@ def test_stores_are_written_now_and_then(tmp_path: Path) -> None:
     rig.close()
 
 
+def test_a_large_global_store_is_written_before_it_fills_the_memory(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    rows = [(f"c{number:04}", f"C{number:04}") for number in range(2000)]
+    for start in range(0, len(rows), 50):
+        network.write(("countries", 0), text(*rows[start : start + 50]))
+    network.write(("in", 0), text(("a", "c0000"), ("b", "c1999")))
+    network.fetcher.batches_at_once = network.restorer.batches_at_once = 10
+    rig = Rig(tmp_path, enriched(), network, cache_max_bytes=50_000)
+    rig.give(Tasks(active=rig.tasks(0)))
+    assert rig.global_consumer is not None
+    for _ in range(8):
+        rig.iterate()
+        assert rig.global_consumer.state.size_bytes() <= 50_000
+    assert results(rig) == ["c0000:C0000", "c1999:C1999"]
+    rig.close()
+    again = started(tmp_path, network)
+    network.write(("in", 0), text(("c", "c1000")))
+    again.iterate(2)
+    assert results(again) == ["c0000:C0000", "c1000:C1000", "c1999:C1999"]
+    again.close()
+
+
 def ended_and_wiped(rig: Rig, match: str) -> None:
     """The thread ends, so that another one takes its place, and the store is gone. The application is not asked."""
     asked: list[StreamsError] = []

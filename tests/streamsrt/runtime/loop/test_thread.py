@@ -327,7 +327,7 @@ def test_what_lost_tasks_had_not_sent_is_thrown_away(make_rig: MakeRig) -> None:
     rig.give(Tasks(active=rig.tasks(0)))
     rig.iterate(2)
     rig.network.write(("in", 0), keys("a"))
-    rig.manager.add_input(rig.network.fetcher.poll()[0])
+    rig.manager.add_input(rig.network.fetcher.poll()[0], rig.clock_ms)
     rig.manager.process(10, rig.clock_ms)
     rig.member.waiting.append(TasksLost("fenced"))
     rig.iterate()
