@@ -181,7 +181,7 @@ class StartPositionFinder:
         found: dict[TopicPartition, int] = {}
         for policy, partitions in by_policy.items():
             named = {"earliest": EARLIEST, "latest": LATEST}
-            at = named[policy] if policy in named else _at_ms(policy, now_ms)
+            at = named[policy] if policy in named else self._at_ms(policy, now_ms)
             offsets = self.list_offsets(partitions, at)
             # No record is that young: start at the next one.
             offsets.update(self.list_offsets([tp for tp in partitions if offsets.get(tp, 0) < 0], LATEST))
@@ -216,12 +216,16 @@ class StartPositionFinder:
                 case "earliest" | "none":
                     found[tp] = starts.get(tp, 0)
                 case by_duration:
-                    by_time[_at_ms(by_duration, now_ms)].append(tp)
+                    by_time[self._at_ms(by_duration, now_ms)].append(tp)
         for at_ms, partitions in by_time.items():
             offsets = self.list_offsets(partitions, at_ms)
             # No record is that young (-1): it would start at the end.
             found |= {tp: at if (at := offsets.get(tp, -1)) >= 0 else ends[tp] for tp in partitions}
         return found
+
+    def _at_ms(self, by_duration: str, now_ms: int) -> int:
+        """The time from which such a policy reads. Records have timestamps of the machine's clock."""
+        return max(0, self._settings.task_config.clock.at(now_ms) - int(by_duration.rpartition(":")[2]))
 
     def reset_policy(self, tp: TopicPartition) -> str:
         for subtopology in self._settings.subtopologies.values():
@@ -232,10 +236,6 @@ class StartPositionFinder:
             if matched is not None and matched.offset_reset is not None:
                 return matched.offset_reset
         return "earliest" if self._is_repartition(tp) else self._settings.auto_offset_reset
-
-
-def _at_ms(by_duration: str, now_ms: int) -> int:
-    return max(0, now_ms - int(by_duration.rpartition(":")[2]))
 
 
 def _without(partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:

@@ -654,7 +654,9 @@ def lost(rig: Rig, *timestamps: int) -> None:
 
 def test_a_source_whose_position_is_lost_goes_on_as_long_ago_as_it_says(make_rig: MakeRig) -> None:
     rig = make_rig(topology=passing(offset_reset=timedelta(seconds=10)))
-    now_ms = rig.clock_ms
+    # The machine's clock was set, by which records have their timestamps.
+    rig.manager.clock.ahead_ms = 100_000
+    now_ms = rig.clock_ms + 100_000
     lost(rig, now_ms - 20_000, now_ms - 15_000, now_ms - 10_000, now_ms)
     assert rig.move() == 2
 
@@ -667,3 +669,30 @@ def test_a_source_that_must_have_a_committed_offset_does_not_go_on_where_its_pos
     says = "in-0: offset 0 is not in the log, .* reset-offsets app --topic in:0 --to-earliest --execute"
     with pytest.raises(UserError, match=says):
         rig.move()
+
+
+def test_where_to_go_on_is_asked_again_while_the_cluster_does_not_answer(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=passing(), task_timeout_ms=1_000)
+    lost(rig, 1, 2, 3)
+    items = rig.network.fetcher.poll()
+    rig.network.is_away = True
+    for fetched in items:
+        rig.manager.add_input(fetched, rig.clock_ms)
+    for after_ms in (0, 600):
+        assert rig.manager.process(10, rig.clock_ms + after_ms) == 0
+    rig.network.is_away = False
+    rig.clock_ms += 1_200
+    assert rig.move() == 2
+
+    # Another one, and the cluster stays away.
+    rig.network.write(("in", 0), keys("a"))
+    rig.network.logs["in", 0].start = rig.network.logs["in", 0].end + 1
+    items = rig.network.fetcher.poll()
+    rig.network.is_away = True
+    for fetched in items:
+        rig.manager.add_input(fetched, rig.clock_ms)
+    with pytest.raises(RequestTimedOutError):
+        rig.manager.process(10, rig.clock_ms + 1_000)
+    # Whoever stops reading stops asking.
+    rig.manager.close_all()
+    assert rig.manager.process(10, rig.clock_ms + 5_000) == 0
