@@ -194,6 +194,7 @@ def _part(
         handlers=config.handlers.of_global_stores(processing=config.handles_global_processing),
         settings=config.settings,
         given_settings=config.given_settings,
+        clock=config.clock,
     )
     serde = plan.value_serde(spec)
     row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped, store=spec.name)

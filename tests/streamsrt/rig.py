@@ -116,6 +116,7 @@ class Rig:
                     cache_max_bytes=cache_max_bytes,
                     handlers=handlers or ExceptionHandlers(),
                     max_task_idle_ms=max_task_idle_ms,
+                    clock=self._global_config.clock,
                 ),
                 cache_max_bytes=cache_max_bytes,
                 auto_offset_reset="earliest",

@@ -336,6 +336,35 @@ def strict() -> Topology:
     return builder.build()
 
 
+class Stamped:
+    """Fills a global store with the time at which a value came."""
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        self.store, self.now_ms = context.get_state_store("times"), context.current_system_time_ms
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, self.now_ms())
+
+
+def test_a_global_store_sees_the_clock_of_the_machine(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    store = Store("times", key=serdes.string, value=serdes.long)
+    builder.add_global_store(store, "times", Stamped, key=serdes.string, value=serdes.string)
+    builder.stream("in", key=serdes.string, value=serdes.string).to("out")
+    network = InProcessNetwork({"in": 1, "times": 1, "out": 1})
+    rig = Rig(tmp_path, builder.build(), network)
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.iterate(3)
+    rig.clock_ahead_ms = -3_600_000
+    network.write(("times", 0), text(("a", "x")))
+    rig.iterate(3)
+    assert rig.global_consumer is not None
+    times = rig.global_consumer.state.read_only("times")
+    assert times is not None
+    assert dict(times.all()) == {"a": rig.clock_ms - 3_600_000}
+    rig.close()
+
+
 GLOBAL_HANDLER = "processing.exception.handler.global.enabled"
 
 
