@@ -14,16 +14,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import CallAbandonedError
 from streamsrt.config import STREAM_THREADS_MAX, StreamsConfig
 from streamsrt.errors import StreamsError, UserError
-from streamsrt.http.missing_module import missing_module
+from streamsrt.http.starting import start_http
 from streamsrt.queries.errors import (
     InvalidStateStoreError,
     StreamsNotStartedError,
@@ -51,6 +51,7 @@ from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.memory import budget_text
 from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
 from streamsrt.runtime.results import ResultRecord, Results
+from streamsrt.runtime.stop_signals import stop_signals
 from streamsrt.runtime.task_table import task_table
 from streamsrt.runtime.topology_lock import locked
 from streamsrt.runtime.topology_version import LocalVersion, check_start
@@ -64,10 +65,9 @@ from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LI
 from topology.graph.topology import Topology
 
 if TYPE_CHECKING:
-    # It needs packages that an application without HTTP does not have.
+    # Most instances have one stream thread, and need none of these.
     from multiprocessing.connection import Connection
 
-    from streamsrt.http.server import HttpServer
     from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
     from streamsrt.runtime.processes import StreamProcesses
     from streamsrt.runtime.supervisor import StreamThreadFailedError
@@ -400,26 +400,15 @@ class KafkaStreams(Queryable):
             self.was_quiet = until == "quiet" and loop.commit_if_drained()
             return self.was_quiet
 
-        before: dict[signal.Signals, Any] = {}
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            # It interrupts this very thread, anywhere: no lock may be taken here, and so nothing is logged.
-            self.was_interrupted, self.was_terminated = number == signal.SIGINT, number == signal.SIGTERM
+        def on_signal(number: signal.Signals) -> None:
+            self.was_interrupted, self.was_terminated = number is signal.SIGINT, number is signal.SIGTERM
             self._stop(wake=False)
-            signal.signal(number, before[signal.Signals(number)])
 
-        if signals and threading.current_thread() is threading.main_thread():
-            before.update({number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS})
-        for number in before:
-            signal.signal(number, on_signal)
-        try:
+        with stop_signals(on_signal) if signals else nullcontext():
             if self.config.num_stream_threads > 1:
                 self._run_processes(until, deadline, records)
             else:
                 self._run(is_over, None)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
         return self.progress
 
     def collect(
@@ -587,7 +576,8 @@ class KafkaStreams(Queryable):
             logger.info("%s", budget_text(config))
             version = LocalVersion(directory.path, self.topology)
             version.check()
-            stack.callback(self._stop_http, self._start_http())
+            if config.http_listen:
+                stack.callback(start_http(self))
             while self._run_thread(directory, version, until, ready):
                 if self._loop is not None:
                     ended = self._loop.progress.of_the_past()
@@ -672,29 +662,7 @@ class KafkaStreams(Queryable):
             put_upgrade_first(error, self.config, self.topology.epoch)
         return response
 
-    def _start_http(self) -> HttpServer | None:
-        """Starts HTTP, if it is configured, before the group is joined: the other members get its address."""
-        if not self.config.http_listen:
-            return None
-        try:
-            from streamsrt.http.names import reached_at
-            from streamsrt.http.server import HttpServer, application, bound_socket
-        except ModuleNotFoundError as error:
-            raise missing_module(error, self.config.http_listen) from error
-        listening = bound_socket(self.config.http_listen)
-        if not self.config.application_server:
-            server = reached_at(self.config.http_listen, listening.getsockname()[1])
-            self.config = self.config.model_copy(update={"application_server": server})
-        logger.info("HTTP at %s:%d", *listening.getsockname()[:2])
-        return HttpServer(application(self), listening)
-
-    def _stop_http(self, server: HttpServer | None) -> None:
-        if server is not None:
-            server.stop()
-
 
 _REPLACE_PAUSE_S = 0.5
 _CHECK_INTERVAL_S = 0.1
 _QUIET_TIMES = 5
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)

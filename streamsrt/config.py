@@ -319,8 +319,9 @@ class StreamsConfig(BaseModel):
     max_partition_fetch_bytes: int = Field(default=1 << 20, ge=1024)
     """Maximum number of bytes per partition in this response."""
     fetch_buffer_bytes: int = Field(default=64 << 20, ge=1024)
-    """Maximum number of bytes that are fetched and wait for their tasks, for all partitions together. About as much
-    may be with the tasks, and one fetch of each partition more."""
+    """Maximum number of bytes that are fetched and wait for their tasks, for all partitions together. About as much may be
+    with the tasks, and as much again is kept of partitions whose tasks have enough, with up to two fetches of 64 KiB, or of
+    a batch, of each."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     """Compression of the record batches that this instance writes."""
     linger_ms: Milliseconds = Field(default=2, ge=0)

@@ -4,7 +4,8 @@
 2. One Fetch is in flight for each broker and fetcher. A partition is included while its buffer holds less than
    ``max.partition.fetch.bytes`` and all buffers together hold less than ``buffer_bytes``; no more is asked for than there is
    room for, but enough for one partition. What paused partitions have does not count: it is not taken before others have
-   brought their tasks on.
+   brought their tasks on. Where it is ``buffer_bytes`` already, the others are fetched in small pieces: each of them may be
+   paused with what it has then.
 3. A partition's data is delivered in order and without gaps: each piece begins where the previous one ended.
 4. A response that was in flight for a partition when it was removed or moved is dropped when it arrives
    (``generation``).
@@ -60,6 +61,9 @@ LAG_S = 0.05
 
 _COPIED_BYTES = 64 * 1024
 """Up to that size, records are copied out of their response: that takes microseconds."""
+
+SMALL_PIECE_BYTES = 64 * 1024
+"""Brokers give a whole batch where it is larger."""
 
 _LENGTH = struct.Struct(">i")
 _BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
@@ -158,6 +162,7 @@ class Fetcher:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._ready: deque[TopicPartition] = deque()
         self._buffered_bytes = 0
+        self._paused_bytes = 0
         self._generation = 0
         self._wake_scheduled = False
         self._nodes: dict[int, asyncio.Task[None]] = {}
@@ -196,6 +201,7 @@ class Fetcher:
                 if partition is not None and not partition.paused:
                     partition.paused = True
                     self._buffered_bytes -= partition.buffered_bytes
+                    self._paused_bytes += partition.buffered_bytes
         if self._full_nodes:
             self._wake_from_outside()
 
@@ -206,6 +212,7 @@ class Fetcher:
                 if partition is not None and partition.paused:
                     partition.paused = False
                     self._buffered_bytes += partition.buffered_bytes
+                    self._paused_bytes -= partition.buffered_bytes
                     if partition.buffered:
                         self._ready.append(tp)
         self._wake_from_outside()
@@ -235,6 +242,12 @@ class Fetcher:
         """What waits to be polled takes in memory, without that of paused partitions."""
         return self._buffered_bytes
 
+    @property
+    def _piece_bytes(self) -> int:
+        """How much is fetched of a partition at a time (rule 2)."""
+        most_bytes = self._config.max_partition_bytes
+        return most_bytes if self._paused_bytes < self._config.buffer_bytes else min(most_bytes, SMALL_PIECE_BYTES)
+
     def _take(self, max_batches: int) -> list[Fetched]:
         taken: list[Fetched] = []
         with self._lock:
@@ -256,7 +269,9 @@ class Fetcher:
     def _drop(self, tp: TopicPartition) -> None:
         partition = self._partitions.pop(tp, None)
         if partition is not None:
-            if not partition.paused:
+            if partition.paused:
+                self._paused_bytes -= partition.buffered_bytes
+            else:
                 self._buffered_bytes -= partition.buffered_bytes
             if partition.buffered:
                 self._ready = deque(other for other in self._ready if other != tp)
@@ -338,7 +353,7 @@ class Fetcher:
         # First of all: what is taken from here on may be what it waits for.
         self._full_nodes.add(node_id)
         with self._lock:
-            full = self._buffered_bytes >= self._config.buffer_bytes
+            full, piece_bytes = self._buffered_bytes >= self._config.buffer_bytes, self._piece_bytes
             partitions = list(self._partitions.values())
         for partition in partitions:
             if partition.paused or partition.resting:
@@ -348,7 +363,7 @@ class Fetcher:
                 continue
             if partition.not_before > now:
                 retry_at = partition.not_before if retry_at is None else min(retry_at, partition.not_before)
-            elif full or partition.buffered_bytes >= self._config.max_partition_bytes:
+            elif full or partition.buffered_bytes >= piece_bytes:
                 others_wait = True
             else:
                 chosen.append(partition)
@@ -424,7 +439,7 @@ class Fetcher:
         self, asked: Asked, places: Mapping[TopicPartition, tuple[_Partition, int, int]], max_wait_ms: int | None
     ) -> types.FetchRequest:
         """``places``: the partitions, with generations and positions. ``max_wait_ms``: at most; None: as configured."""
-        config, kinds = self._config, types.FetchRequest
+        config, kinds, piece_bytes = self._config, types.FetchRequest, self._piece_bytes
         room_bytes = max(config.max_partition_bytes, config.buffer_bytes - self._buffered_bytes)
         topics: dict[str, types.FetchRequest.FetchTopic] = {}
         for name, topic_id, number in asked.places:
@@ -435,7 +450,7 @@ class Fetcher:
                 kinds.FetchPartition(
                     partition=number,
                     fetch_offset=places[name, number][2],
-                    partition_max_bytes=config.max_partition_bytes,
+                    partition_max_bytes=piece_bytes,
                 )
             )
         forgotten: dict[tuple[str, bytes], list[int]] = {}
@@ -494,7 +509,9 @@ class Fetcher:
                 self._ready.append(partition.tp)
             partition.buffered.append(item)
             partition.buffered_bytes += item.held_bytes
-            if not partition.paused:
+            if partition.paused:
+                self._paused_bytes += item.held_bytes
+            else:
                 self._buffered_bytes += item.held_bytes
             return not partition.paused
 

@@ -8,6 +8,7 @@
 | ``answers`` | the response of each path, as values |
 | ``upgrade`` | the progress of an upgrade, from the group and from this instance |
 | ``forwarding`` | forwards requests to the other instances |
+| ``starting`` | starts HTTP beside an instance |
 | ``missing_module`` | why HTTP can't start if a module is not found |
 | ``server`` | paths, status codes, the socket and its thread |
 | ``names`` | by which names an instance is asked: by others, and where it listens on loopback |

@@ -29,6 +29,7 @@
 - ``results``           what an application writes while it runs, read back: for notebooks, scripts and experiments
 - ``rollback``          rolls an upgrade back from outside, without any action by the application's processes
 - ``steady_clock``      the clock of a stream thread, and how far the machine's clock is ahead of it
+- ``stop_signals``      SIGTERM and SIGINT, which stop a run gracefully
 - ``store_metrics``     metrics of stores, their record caches and RocksDB, read on the processing thread for a few
                         tasks at a time
 - ``store_origins``     what stores hold in the other members of the group, according to their client tags

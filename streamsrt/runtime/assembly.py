@@ -120,10 +120,12 @@ def assemble(
         compression=Compression[config.compression_type.upper()],
         batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
     )
-    refused = RefusedRecords(TaskConfig.of(config).handlers, collector, sinks_of(topology))
+    # What programs see of the clock is one for tasks and global stores.
+    task_config = TaskConfig.of(config)
+    refused = RefusedRecords(task_config.handlers, collector, sinks_of(topology))
     network.producer.on_refused = refused
     manager = TaskManager(
-        _task_settings(config, topology, partitions),
+        _task_settings(config, topology, task_config, partitions),
         network,
         directory,
         collector,
@@ -131,7 +133,9 @@ def assemble(
         restoring=_restoring(network),
         on_restore=listeners[0],
         on_standby=listeners[1],
-        global_consumer=_global_consumer(config, topology, network, directory, replica, surroundings.now_ms()),
+        global_consumer=_global_consumer(
+            config, topology, task_config, network, directory, replica, surroundings.now_ms()
+        ),
     )
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
@@ -186,6 +190,7 @@ def _bury(refused: RefusedRecords, network: NetworkThread) -> None:
 def _global_consumer(
     config: StreamsConfig,
     topology: Topology,
+    task_config: TaskConfig,
     network: NetworkThread,
     directory: StateDirectory,
     replica: int,
@@ -198,7 +203,7 @@ def _global_consumer(
         network,
         directory,
         application_id=config.application_id,
-        config=TaskConfig.of(config),
+        config=task_config,
         cache_max_bytes=max(config.uncommitted_bytes // _GLOBAL_PART, _LEAST_GLOBAL_CACHE_BYTES),
         replica=replica,
         now_ms=now_ms,
@@ -216,14 +221,16 @@ def changelogs_of(topology: Topology, application_id: str) -> frozenset[str]:
     )
 
 
-def _task_settings(config: StreamsConfig, topology: Topology, partitions: Callable[[str], int]) -> TaskSettings:
+def _task_settings(
+    config: StreamsConfig, topology: Topology, task_config: TaskConfig, partitions: Callable[[str], int]
+) -> TaskSettings:
     globals_too = bool(topology.global_subtopologies)
     return TaskSettings(
         application_id=config.application_id,
         subtopologies={
             each.id if config.subtopology_id == "hash" else str(each.number): each for each in topology.subtopologies
         },
-        task_config=TaskConfig.of(config),
+        task_config=task_config,
         cache_max_bytes=config.record_cache_bytes - (config.record_cache_bytes // _GLOBAL_PART if globals_too else 0),
         uncommitted_max_bytes=config.uncommitted_bytes,
         auto_offset_reset=config.auto_offset_reset,

@@ -40,8 +40,8 @@ class SteadyClock:
             return self._ahead_ms
         if abs(by_ms) >= _TOLD_MS:
             logger.warning(
-                "the clock of this machine was set %s by %.1f s: punctuations by the wall clock, and the time that programs "
-                "see, follow it; nothing else does",
+                "the clock of this machine was set %s by %.1f s: punctuations by the wall clock, the time that programs "
+                "see, and latencies of records follow it; nothing else does",
                 "forward" if by_ms > 0 else "back",
                 abs(by_ms) / 1000,
             )

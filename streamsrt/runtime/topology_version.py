@@ -44,6 +44,7 @@ from streamsrt.runtime.store_origins import (
     warn_of_unknown,
 )
 from streamsrt.runtime.written_values import newer_values_written
+from streamsrt.state.failures import storage_error
 from streamsrt.state.private_files import write_private
 from streamsrt.wire import types
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS
@@ -245,10 +246,13 @@ def misread_stores(before: TopologyOutline, after: TopologyOutline) -> str:
 
 def remember_version(path: Path, outline: Mapping[str, object]) -> None:
     """Writes down which version the state in ``path``, the directory of an application, is of. ``outline``: as
-    :meth:`~topology.graph.outline.TopologyOutline.to_json` gives it."""
+    :meth:`~topology.graph.outline.TopologyOutline.to_json` gives it. Raises StateError."""
     made = (path / FILE).with_suffix(f".{os.getpid()}.tmp")
-    write_private(made, json.dumps(outline, indent=1) + "\n")
-    os.replace(made, path / FILE)
+    try:
+        write_private(made, json.dumps(outline, indent=1) + "\n")
+        os.replace(made, path / FILE)
+    except OSError as error:
+        raise storage_error(str(error), f"the version of the topology in {path / FILE}", "written") from error
 
 
 class LocalVersion:
@@ -288,7 +292,7 @@ class LocalVersion:
             )
 
     def remember(self) -> None:
-        """Writes this version down."""
+        """Writes this version down. Raises StateError."""
         if self._remembered:
             return
         remember_version(self._file.parent, self._outline.to_json())

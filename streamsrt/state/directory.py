@@ -28,6 +28,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -355,9 +356,13 @@ def _new_process_id(path: Path) -> uuid.UUID:
     return process_id
 
 
-def _changed_at_ms(path: Path) -> int:
-    """When something in a store's directory last changed, in milliseconds since the epoch."""
-    return max(entry.stat().st_mtime_ns for entry in (path, *path.iterdir())) // 1_000_000
+def _changed_at_ms(path: Path) -> float:
+    """When something in a store's directory last changed, in milliseconds since the epoch. What goes while it is looked at
+    changes now: another process of the instance has the store open, or deletes it."""
+    try:
+        return max(entry.stat().st_mtime_ns for entry in (path, *path.iterdir())) // 1_000_000
+    except FileNotFoundError:
+        return inf
 
 
 def read_positions(directory: Path, store: str, replica: int) -> dict[int, int]:

@@ -3,8 +3,8 @@
 1. Versions of the keys in use are here with deserialized values. For a key that is only read and put in order, these are
    its newest version and those that were put since; the rest is loaded when an older one is read or put.
 2. A put that is usual changes the entry itself: a value that is newer than the entry's newest version and not older than any
-   put before it. :meth:`VersionedCache.put` does the rest, and generated code, which does the usual ones itself, calls it
-   for all others. It appends to ``dirty``, to both lists of the entry, and moves ``stream_time_ms`` on.
+   put before it. It appends to ``dirty``, to both lists of the entry, and moves ``stream_time_ms`` on. That is what
+   :meth:`VersionedCache.add` does, and generated code itself. :meth:`VersionedCache.put` does the rest.
 3. The caller logs and forwards a put immediately: versions are never held back. :meth:`VersionedCache.write` writes the
    puts since the last call to the store, in their order, with the changelog offset.
 4. Only versions that are in the store are dropped from here.
@@ -110,6 +110,19 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         self._versions += len(older)
 
     # -------------------------------------------------------------------------------------------------------- writing
+
+    def add(self, key: bytes, value: object, timestamp: int) -> None:
+        """As :meth:`put`, where nobody is told what comes of it."""
+        entry = self[key]
+        times = entry.timestamps
+        usual = value is not None and times and timestamp > times[-1] and timestamp >= self.stream_time_ms
+        if usual and len(times) < MANY_VERSIONS:
+            self.stream_time_ms = timestamp
+            self.dirty.append((key, timestamp, value))
+            times.append(timestamp)
+            entry.values.append(value)
+        else:
+            self.put(key, value, timestamp, (), 0)
 
     def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> VersionPut:
         """Puts a version; ``value`` None: from ``timestamp`` on there is none."""

@@ -4,9 +4,10 @@
    task.
 2. :class:`GlobalConsumer` feeds it: first from the position of the stores up to the end of the topics, before any task
    starts; then continuously. The group is not involved, and nothing is written but the stores.
-3. The position of each store is in a file beside it, which is written after the store. After a crash in between,
-   records are applied again, which changes nothing: the last record of a key counts. The store itself says how far it
-   must be for the file to be valid, so a store that was deleted is filled from the start.
+3. Stores are written at intervals, and when the caches are full. The position of each is in a file beside it, which is
+   written after the store, and at intervals only. After a crash in between, records are applied again, which changes
+   nothing: the last record of a key counts. The store itself says how far it must be for the file to be valid, so a store
+   that was deleted is filled from the start.
 4. A store that can't be trusted (its files are damaged, its topic was created again or starts later) is wiped:
    immediately if this is found when it is opened, else when the thread ends; the next thread fills it from the start.
 5. A processor that fails ends the thread, unless ``processing.exception.handler.global.enabled`` passes the failure to
@@ -148,6 +149,10 @@ class GlobalState:
             part.runner.flush()
             part.cache.write((marks or {}).get(name))
 
+    def size_bytes(self) -> int:
+        """About how much memory the caches take, with what is not written yet."""
+        return sum(part.cache.size_bytes() for part in self._parts.values())
+
     def evict(self, limit_bytes: int) -> None:
         """Evicts entries until the caches hold about ``limit_bytes`` at most."""
         for part in self._parts.values():
@@ -189,6 +194,7 @@ def _part(
         handlers=config.handlers.of_global_stores(processing=config.handles_global_processing),
         settings=config.settings,
         given_settings=config.given_settings,
+        clock=config.clock,
     )
     serde = plan.value_serde(spec)
     row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped, store=spec.name)
@@ -368,6 +374,8 @@ class GlobalConsumer:
                 if columns.keys:
                     self._changed = True
                     self.state.apply(*tp, columns)
+                    if self.state.size_bytes() > self._cache_max_bytes:
+                        self._write_stores()
         except DecodeError as error:
             raise DeserializationError(
                 f"the global topic {tp[0]}-{tp[1]} holds a corrupt batch at or after offset {fetched.offset}: "
@@ -390,16 +398,20 @@ class GlobalConsumer:
         if not self.has_begun:
             return
         self._changed = False
+        for store, positions in self._write_stores().items():
+            if self.state.specs[store].persistent:
+                self._stores[store].flush()
+                self._directory.write_positions(self._kept_as(store), self._replica, positions)
+
+    def _write_stores(self) -> dict[str, dict[int, int]]:
+        """Writes what the caches hold. Returns the positions that it goes with, by store."""
         done: dict[str, dict[int, int]] = {}
         for store in self.state.specs:
             topic = self.state.topic_of(store)
             done[store] = {partition: at for (name, partition), at in self._positions.items() if name == topic}
         self.state.write({store: sum(positions.values()) for store, positions in done.items()})
-        for store, positions in done.items():
-            if self.state.specs[store].persistent:
-                self._stores[store].flush()
-                self._directory.write_positions(self._kept_as(store), self._replica, positions)
         self.state.evict(self._cache_max_bytes)
+        return done
 
     def close(self) -> None:
         """Writes the stores, stops reading, and closes them; a damaged one is wiped."""

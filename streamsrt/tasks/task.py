@@ -22,16 +22,16 @@ from typing import NamedTuple
 
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.errors import ProcessingError, RecordError, UserError
-from streamsrt.operators.engine.environment import GlobalStores, is_interrupt
+from streamsrt.operators.engine.environment import GlobalStores
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, stores_behind_caches
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, LaidOut, cache_over, sliding_cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.state.snapshots import Snapshotted, Values, cache_name, in_parts
 from streamsrt.tasks.async_calls import AsyncCalls
+from streamsrt.tasks.input.extraction import Extraction
 from streamsrt.tasks.input.offset_metadata import partition_metadata
 from streamsrt.tasks.input.partition_group import MergedRun, PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.input.selected import selected
@@ -42,27 +42,12 @@ from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import ProgramSerde
-from topology.spec.functions import TimestampExtractor
 from topology.spec.row_versions import UpcastError
-from topology.spec.timestamps import is_whole_ms
 
 _STREAM_TIME, _PARTITION_TIMES, _TIME_OF = "stream time", "partition times", "time of "
 """What a snapshot has under which name."""
 _MEASURED_RECORDS = 8
 """After so many records a task looks how much its caches hold."""
-
-
-class ExtractedRecord(NamedTuple):
-    """The argument of a timestamp extractor: the record as it was read (Kafka's ``ConsumerRecord``)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: object
-    value: object
-    headers: Headers
-    system_time_ms: int
 
 
 class CommitState(NamedTuple):
@@ -131,6 +116,7 @@ class Task:
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)
         self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms)
         self._runner.env.observed.readable_ends = self._group.readable_ends
+        self._extractions: dict[TopicPartition, Extraction] = {}
         self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
         self._stream_time_keys = stream_time_keys(subtopology)
         self._offsets: dict[TopicPartition, int] = {}
@@ -142,7 +128,6 @@ class Task:
         self._processed = 0
         self._is_leaving = False
         self._current: Run | MergedRun | None = None
-        self._dropped_timestamps = 0
         for name, cache in self.caches.items():
             if isinstance(cache, Snapshotted):
                 self._runner.env.snapshots.add(cache_name(name), cache)
@@ -210,7 +195,8 @@ class Task:
 
     @property
     def buffered_records(self) -> int:
-        return self._group.buffered
+        waiting = sum(each.waiting for each in self._extractions.values()) if self._extractions else 0
+        return self._group.buffered + waiting
 
     @property
     def enforced_processings(self) -> int:
@@ -227,15 +213,22 @@ class Task:
         return self._runner.only_counts(self._sources[topic].name)
 
     def buffered_of(self, topic: str, partition: int) -> int:
-        return self._group.buffered_of((topic, partition))
+        extraction = self._extractions.get((topic, partition))
+        return self._group.buffered_of((topic, partition)) + (0 if extraction is None else extraction.waiting)
 
     def add_batch(self, topic: str, partition: int, columns: RecordColumns) -> None:
         """Adds a decoded batch of an input partition. Raises RecordError if its timestamps are not usable."""
-        source = self._sources[topic]
+        topic_partition, source = (topic, partition), self._sources[topic]
         extractor = source.timestamp_extractor or self.config.default_timestamp_extractor
         if extractor is not None:
-            columns = self._extracted(source, extractor, topic, partition, columns)
-        elif columns and columns.timestamp_min < 0:
+            extraction = self._extractions.get(topic_partition)
+            if extraction is None:
+                extraction = Extraction(self._plan, self._runner, source, topic_partition, extractor)
+                self._extractions[topic_partition] = extraction
+            extraction.add(columns)
+            self._take_extracted()
+            return
+        if columns and columns.timestamp_min < 0:
             index = next(i for i, timestamp in enumerate(columns.timestamps) if timestamp < 0)
             raise ProcessingError(
                 f"the record at {topic}-{partition} offset {columns.offset_at(index)} has no timestamp "
@@ -244,70 +237,19 @@ class Task:
                 partition,
                 columns.offset_at(index),
             )
-        self._group.add((topic, partition), columns)
+        self._add(topic_partition, columns)
+
+    def _add(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
+        self._group.add(topic_partition, columns)
         if not columns:
-            self._offsets[topic, partition] = columns.next_offset
-            self._uncommitted.add((topic, partition))
+            self._offsets[topic_partition] = columns.next_offset
+            self._uncommitted.add(topic_partition)
 
-    def _extracted(
-        self,
-        source: SourceNode,
-        extractor: TimestampExtractor,
-        topic: str,
-        partition: int,
-        columns: RecordColumns,
-    ) -> RecordColumns:
-        key_serde, value_serde = self._plan.key_serde(source), self._plan.value_serde(source)
-        latest = self._partition_times[topic, partition]
-        timestamps: list[int] = []
-        keep: list[bool] = []
-        for index, (raw_key, raw_value) in enumerate(zip(columns.keys, columns.values, strict=True)):
-            offset = columns.offset_at(index)
-            try:
-                key = None if raw_key is None else key_serde.deserialize(raw_key)
-                value = None if raw_value is None else value_serde.deserialize(raw_value)
-            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                self._runner.failed_to_deserialize(source.name, topic, partition, columns, index, error)
-                timestamps.append(-1)
-                keep.append(False)
-                continue
-            try:
-                record = ExtractedRecord(
-                    topic,
-                    partition,
-                    offset,
-                    columns.timestamps[index],
-                    key,
-                    value,
-                    () if columns.headers is None else columns.headers[index],
-                    self._runner.env.program_time_ms,
-                )
-                timestamp = extractor(record, latest)
-            except BaseException as error:
-                if is_interrupt(error):
-                    raise
-                what = f"raised {type(error).__name__}: {error}"
-                raise self._extractor_error(source, what, topic, partition, offset) from error
-            if not is_whole_ms(timestamp):
-                what = f"returned {timestamp!r}, which is not a whole number of milliseconds since 1970,"
-                raise self._extractor_error(source, what, topic, partition, offset)
-            latest = max(latest, timestamp)
-            timestamps.append(timestamp)
-            keep.append(timestamp >= 0)
-            self._dropped_timestamps += timestamp < 0
-        self._partition_times[topic, partition] = latest
-        return selected(columns, timestamps, keep)
-
-    def _extractor_error(
-        self, source: SourceNode, what: str, topic: str, partition: int, offset: int
-    ) -> ProcessingError:
-        return ProcessingError(
-            f"the timestamp extractor of {self._plan.location(source.name)} {what} at {topic}-{partition} offset {offset}. "
-            "Correct it, or let it return -1 to drop the record",
-            topic,
-            partition,
-            offset,
-        )
+    def _take_extracted(self) -> None:
+        """Buffers records with extracted timestamps of partitions that have none. Raises RecordError."""
+        for topic_partition, extraction in self._extractions.items():
+            while extraction and not self._group.buffered_of(topic_partition):
+                self._add(topic_partition, extraction.take(self._partition_times[topic_partition]))
 
     def wait_for(self, partitions: Iterable[TopicPartition]) -> None:
         """The high watermarks of these input partitions will be noted: see ``max.task.idle.ms`` in
@@ -332,7 +274,7 @@ class Task:
         began_ns = self.meter.clock_ns()
         done = 0
         measured = 0
-        while done < limit_records and not (env.commit_requested or self._is_leaving) and self._group.is_ready(now_ms):
+        while done < limit_records and self._is_ready(now_ms):
             room = env.room if env.windows else None
             if room == 0:
                 env.await_calls(None if finishes else 0.0)
@@ -356,6 +298,13 @@ class Task:
             if self.meter.exact:
                 self.meter.measure_buffers(self._buffers, now_ms)
         return done
+
+    def _is_ready(self, now_ms: int) -> bool:
+        if self._runner.env.commit_requested or self._is_leaving:
+            return False
+        if self._extractions:
+            self._take_extracted()
+        return self._group.is_ready(now_ms)
 
     def _next_run(self, limit_records: int) -> Run | MergedRun | None:
         if len(self.source_partitions) == 1 or self.meter.exact:
@@ -655,14 +604,15 @@ class Task:
         """Totals since the start, by name."""
         counted = self._runner.counters
         expired = sum(getattr(cache, "expired_puts", 0) for cache in self.caches.values())
+        untimed = sum(extraction.dropped for extraction in self._extractions.values())
         return {
             "processed": self._processed - self.left_records,
-            "dropped": counted.dropped() + self._dropped_timestamps + expired,
+            "dropped": counted.dropped() + untimed + expired,
             "dropped_null": counted.dropped_null,
             "unkeyed": counted.unkeyed,
             "dropped_late": counted.dropped_late + expired,
             "dropped_outdated": counted.dropped_outdated,
-            "dropped_timestamp": self._dropped_timestamps,
+            "dropped_timestamp": untimed,
             "failed_deserialization": counted.failed_deserialization,
             "failed_processing": counted.failed_processing,
             "failed_production": counted.failed_production,
@@ -697,3 +647,4 @@ class Task:
             self._runner.close()
         finally:
             self._group.clear()
+            self._extractions.clear()

@@ -5,8 +5,8 @@
    DEBUG and up), every record counts, and there are counters of nodes and stores.
 2. The records that a task has produced are the difference in the collector's counts per topic, because tasks work one
    after another.
-3. Latencies are wall-clock time minus the record's timestamp, at the start of the iteration, in milliseconds; durations
-   are in nanoseconds of ``clock_ns``.
+3. Latencies are wall-clock time minus the record's timestamp, at the start of the iteration, in milliseconds. The wall clock
+   is the one that programs see; all else goes by the steady clock. Durations are in nanoseconds of ``clock_ns``.
 
 Source: org.apache.kafka.streams.processor.internals.metrics (TaskMetrics, TopicMetrics, ProcessorNodeMetrics).
 """
@@ -20,8 +20,9 @@ from operator import sub
 from typing import TypeAlias
 
 from streamsrt.config import RecordingLevel
-from streamsrt.operators.engine.node_meter import NodeMeter, node_meters
+from streamsrt.operators.engine.node_meter import NodeMeter, RecordAges, node_meters
 from streamsrt.operators.engine.plan import ResolvedSubtopology
+from streamsrt.operators.engine.program_clock import ProgramClock
 from streamsrt.sensors import Spread, Work
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.timed import StoreMeter
@@ -39,7 +40,7 @@ class SourceMeter:
 
     __slots__ = ("_since", "latency", "records")
 
-    def __init__(self, latency: Spread) -> None:
+    def __init__(self, latency: RecordAges) -> None:
         self.records = 0
         self.latency = latency
         self._since = 0
@@ -60,8 +61,7 @@ class SourceMeter:
 
     def measured(self, some: list[int], latest: int, now_ms: int) -> None:
         """Measures the latency of these records."""
-        count = len(some)
-        self.latency.add(now_ms, count, count * now_ms - sum(some), now_ms - latest, now_ms - min(some))
+        self.latency.came(now_ms, len(some), sum(some), min(some), latest)
 
 
 class SinkMeter:
@@ -69,7 +69,7 @@ class SinkMeter:
 
     __slots__ = ("_unweighed", "bytes", "latency", "records")
 
-    def __init__(self, latency: Spread) -> None:
+    def __init__(self, latency: RecordAges) -> None:
         self.records = 0
         self.bytes = 0
         self.latency = latency
@@ -83,8 +83,7 @@ class SinkMeter:
             self.bytes += round(self._unweighed * record_bytes)
             self._unweighed = 0
         if times:
-            count = len(times)
-            self.latency.add(now_ms, count, count * now_ms - sum(times), now_ms - max(times), now_ms - min(times))
+            self.latency.came(now_ms, len(times), sum(times), min(times), max(times))
 
 
 class TaskMeter:
@@ -99,9 +98,11 @@ class TaskMeter:
         other_topics: Collection[str],
         *,
         exact: bool,
+        clock: ProgramClock,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.exact = exact
+        self._clock = clock
         self.clock_ns = clock_ns
         self.process = Work()
         self.punctuate = Work()
@@ -109,7 +110,7 @@ class TaskMeter:
         self.sources: dict[str, SourceMeter] = {}
         self.sinks: dict[tuple[str, str], SinkMeter] = {}
         """By sink node and topic."""
-        self.latencies: dict[str, Spread] = {}
+        self.latencies: dict[str, RecordAges] = {}
         """Of source and sink nodes."""
         self.source_nodes: Mapping[str, SourceNode] = {}
         """By topic; the task's to fill in."""
@@ -138,8 +139,8 @@ class TaskMeter:
         late = list(map(sub, times, exact))
         self.lateness.add(now_ms, len(late), sum(late), min(late), max(late))
 
-    def _latency(self, node: str) -> Spread:
-        return self.latencies.setdefault(node, Spread())
+    def _latency(self, node: str) -> RecordAges:
+        return self.latencies.setdefault(node, RecordAges(self._clock))
 
     def iterated(self, began_ns: int, records: int, now_ms: int) -> None:
         """Counts an iteration that processed this many records."""
@@ -205,8 +206,8 @@ def task_meter(
     if plan.handlers.dead_letter_topic is not None:
         others.add(plan.handlers.dead_letter_topic)
     if not is_read:
-        return UnreadMeter(collector, sinks, chosen, others, exact=False, clock_ns=int)
-    meter = TaskMeter(collector, sinks, chosen, others, exact=level != "INFO")
+        return UnreadMeter(collector, sinks, chosen, others, exact=False, clock=plan.clock, clock_ns=int)
+    meter = TaskMeter(collector, sinks, chosen, others, exact=level != "INFO", clock=plan.clock)
     if level != "INFO":
         meter.nodes = node_meters(plan, at_stores=level == "TRACE")
         meter.stores = {spec.name: StoreMeter() for spec in subtopology.stores}

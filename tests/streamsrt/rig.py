@@ -116,6 +116,7 @@ class Rig:
                     cache_max_bytes=cache_max_bytes,
                     handlers=handlers or ExceptionHandlers(),
                     max_task_idle_ms=max_task_idle_ms,
+                    clock=self._global_config.clock,
                 ),
                 cache_max_bytes=cache_max_bytes,
                 auto_offset_reset="earliest",
@@ -207,7 +208,7 @@ class Rig:
         for _ in range(rounds):
             self.restore()
             for fetched in self.network.fetcher.poll():
-                self.manager.add_input(fetched)
+                self.manager.add_input(fetched, self.clock_ms)
             done += self.manager.process(1_000, self.clock_ms)
         return done
 

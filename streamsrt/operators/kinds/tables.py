@@ -102,7 +102,7 @@ def _put_version(c: Compiler, node: ProcessorNode, store: str, flow: Flow, key: 
     e, cache = c.emitter, cache_of(VersionedCache, c.caches, store)
     versions, dirty, value = e.bind("cache", cache), c.dirty_list(store), e.obj(flow.value)
     entry, times = _versions_of(c, versions, key)
-    # What most puts do, without a call (rule 2 of the cache).
+    # As the cache's add(), without a call (its rule 2).
     usual = (
         f"{value} is not None and {times} and {flow.time} > {times}[-1] and {flow.time} >= {versions}.stream_time_ms"
     )
@@ -333,7 +333,7 @@ def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -
 
 def _versions_step(builder: PathBuilder, store: str) -> Process:
     """A source of versions which nobody but look-ups as of a time sees."""
-    cache = cache_of(VersionedCache, builder.env.caches, store)
+    add = cache_of(VersionedCache, builder.env.caches, store).add
     serialize = builder.plan.key_serde(builder.plan.specs[store]).serialize
     log_row, counters = builder.log_row(store), builder.env.counters
 
@@ -342,16 +342,7 @@ def _versions_step(builder: PathBuilder, store: str) -> Process:
             counters.dropped_null += 1
             return
         raw = serialize(key)
-        entry = cache[raw]
-        times = entry.timestamps
-        usual = value is not None and times and timestamp > times[-1] and timestamp >= cache.stream_time_ms
-        if usual and len(times) < MANY_VERSIONS:
-            cache.stream_time_ms = timestamp
-            cache.dirty.append((raw, timestamp, value))
-            times.append(timestamp)
-            entry.values.append(value)
-        else:
-            cache.put(raw, value, timestamp, (), 0)
+        add(raw, value, timestamp)
         if log_row is not None:
             log_row(raw, value, timestamp, headers)
 

@@ -8,6 +8,7 @@
 - ``machine``: ``step``, the only place that decides what is done next and when.
 - ``report``: why a commit is late, a poll was skipped or nothing happens, computed from the state.
 - ``progress``: what the thread publishes and logs about its tasks.
+- ``ends_of_logs``: what is asked of the logs that tasks read, after a commit: where they end, and that they begin later.
 - ``last_calls``: how long a last commit waits for asynchronous calls.
 - ``thread``: :class:`~streamsrt.runtime.loop.thread.StreamThread`, which owns the tasks and executes the actions.
 """

@@ -30,7 +30,6 @@ from dataclasses import replace
 from streamsrt.client.absent_topics import absent_text
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
-from streamsrt.client.values import LATEST
 from streamsrt.errors import BrokerError, ProcessingError, RecordError, StoreCorruptedError, StreamsError
 from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShutdown, SetTaskOffsets, Tasks
 from streamsrt.queries.gate import QueryGate
@@ -40,6 +39,7 @@ from streamsrt.runtime.failures import NotCommittedError, commits_at_the_end
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.loop.commit_parts import CommitTurns
+from streamsrt.runtime.loop.ends_of_logs import is_all_read, purge_repartition_topics
 from streamsrt.runtime.loop.last_calls import LastCalls
 from streamsrt.runtime.loop.machine import has_assignment, initial, may_be_drained, step
 from streamsrt.runtime.loop.progress import ProgressReporter
@@ -259,7 +259,7 @@ class StreamThread:
             self._gate.serve()
         arrived = self._network.fetcher.poll(0.0)
         for fetched in arrived:
-            self._manager.add_input(fetched)
+            self._manager.add_input(fetched, self._iteration_ms)
         self.meter.poll.add(began_ns, time.monotonic_ns(), len(arrived))
 
     # ---------------------------------------------------------------------------------------------------------- actions
@@ -282,7 +282,7 @@ class StreamThread:
             case CommitAll(parts):
                 self._commit_all(parts)
             case PurgeRepartitionTopics():
-                self._purge_repartition_topics()
+                purge_repartition_topics(self._network, self._manager.running(), self._committer.committed_records_end)
             case CleanUp():
                 self._manager.clean_up(self._iteration_ms)
             case _:
@@ -423,23 +423,6 @@ class StreamThread:
                 self._manager.restart_all({owned.key: [store]})
                 self._committer.forget()
 
-    def _purge_repartition_topics(self) -> None:
-        """Deletes records of repartition topics that were read and committed: nobody reads them again."""
-        done = self._committer.committed_records_end
-        before = {
-            tp: done[tp]
-            for owned in self._manager.running()
-            for topic in owned.subtopology.repartition_source_topics
-            for tp in owned.inputs
-            if tp[0].endswith(f"-{topic.name}") and tp in done
-        }
-        if not before:
-            return
-        try:
-            self._network.admin.delete_records(before, timeout_s=_ADMIN_TIMEOUT_S)
-        except BrokerError as error:
-            logger.warning("repartition topics could not be purged, trying again later: %s", error)
-
     # ------------------------------------------------------------------------------------------------------------ events
 
     def _assign(self, tasks: Tasks) -> None:
@@ -538,11 +521,14 @@ class StreamThread:
         self._member.send(ReportOwned(NOTHING))
         self._handle(Released())
 
-    def _close_as_they_are(self) -> None:
-        """Closes the tasks without finishing their work; errors raised by their processors are only logged."""
+    def _close_as_they_are(self, *, has_failed: bool = False) -> None:
+        """Closes the tasks without finishing their work; errors raised by their processors are only logged. ``has_failed``:
+        so are all others, since there was one before."""
         try:
             self._manager.close_all()
-        except ProcessingError as error:
+        except StreamsError as error:
+            if not (has_failed or isinstance(error, ProcessingError)):
+                raise
             logger.warning("%s", error)
 
     def _end_tasks(self, has_failed: bool) -> None:
@@ -579,10 +565,9 @@ class StreamThread:
                 self.on_undone()
         except StreamsError as second:
             logger.warning("processed records could not be committed and will be processed again: %s", second)
-        with self._manager.assignment_changes.because(
-            f"this stream thread failed with {type(error).__name__}: {error}"
-        ):
-            self._close_as_they_are()
+        why = f"this stream thread failed with {type(error).__name__}: {error}"
+        with self._manager.assignment_changes.because(why):
+            self._close_as_they_are(has_failed=True)
         self._member.send(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
         self._member.send(ReportOwned(NOTHING))
         self._member.join(_ADMIN_TIMEOUT_S)
@@ -686,15 +671,4 @@ class StreamThread:
         self._commit_all()
         if self._committer.is_pending or not self._manager.is_settled:
             return False
-        positions = self._manager.positions()
-        try:
-            ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
-        except BrokerError:
-            return False
-        # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong. Of
-        # a log whose end the cluster does not tell, nothing is known.
-        if any(tp not in ends or ends[tp].offset != at for tp, at in positions.items()):
-            return False
-        for owned in self._manager.running():
-            owned.note_ends(positions)
-        return self._manager.group_input.is_read(positions, now_ms)
+        return is_all_read(self._network, self._manager, now_ms)

@@ -88,5 +88,7 @@ def new_partitions(owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> list[To
 def gone_partitions(owned: OwnedTask, topics: Mapping[str, TopicInfo], unless: Container[str]) -> list[TopicPartition]:
     """Returns partitions of deleted topics that the task has processed to the end; ``unless``: topics that it names."""
     return [
-        tp for tp in owned.inputs if tp[0] not in topics and tp[0] not in unless and not owned.task.buffered_of(*tp)
+        tp
+        for tp, buffer in owned.inputs.items()
+        if tp[0] not in topics and tp[0] not in unless and buffer.is_empty and not owned.task.buffered_of(*tp)
     ]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from streamsrt.client.interface import Network
-from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, OffsetOutOfRangeError, TopicPartition
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.tasks.error_policy import NotThereYetError
 from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
@@ -181,12 +181,22 @@ class StartPositionFinder:
         found: dict[TopicPartition, int] = {}
         for policy, partitions in by_policy.items():
             named = {"earliest": EARLIEST, "latest": LATEST}
-            at = named[policy] if policy in named else _at_ms(policy, now_ms)
+            at = named[policy] if policy in named else self._at_ms(policy, now_ms)
             offsets = self.list_offsets(partitions, at)
             # No record is that young: start at the next one.
             offsets.update(self.list_offsets([tp for tp in partitions if offsets.get(tp, 0) < 0], LATEST))
             found.update(offsets)
         return found
+
+    def after_loss(self, tp: TopicPartition, error: OffsetOutOfRangeError, now_ms: int) -> dict[TopicPartition, int]:
+        """Returns where a running task goes on whose log no longer has its position. Raises UserError if the reset policy is
+        to fail."""
+        if self.reset_policy(tp) == "none":
+            raise UserError(
+                f"{error} Its offset_reset is none: choose where to go on (streamsrt groups reset-offsets "
+                f"{self._settings.application_id} --topic {tp[0]}:{tp[1]} --to-earliest --execute), or set another policy"
+            ) from error
+        return self._first_positions([tp], now_ms)
 
     def begins(
         self,
@@ -206,12 +216,16 @@ class StartPositionFinder:
                 case "earliest" | "none":
                     found[tp] = starts.get(tp, 0)
                 case by_duration:
-                    by_time[_at_ms(by_duration, now_ms)].append(tp)
+                    by_time[self._at_ms(by_duration, now_ms)].append(tp)
         for at_ms, partitions in by_time.items():
             offsets = self.list_offsets(partitions, at_ms)
             # No record is that young (-1): it would start at the end.
             found |= {tp: at if (at := offsets.get(tp, -1)) >= 0 else ends[tp] for tp in partitions}
         return found
+
+    def _at_ms(self, by_duration: str, now_ms: int) -> int:
+        """The time from which such a policy reads. Records have timestamps of the machine's clock."""
+        return max(0, self._settings.task_config.clock.at(now_ms) - int(by_duration.rpartition(":")[2]))
 
     def reset_policy(self, tp: TopicPartition) -> str:
         for subtopology in self._settings.subtopologies.values():
@@ -222,10 +236,6 @@ class StartPositionFinder:
             if matched is not None and matched.offset_reset is not None:
                 return matched.offset_reset
         return "earliest" if self._is_repartition(tp) else self._settings.auto_offset_reset
-
-
-def _at_ms(by_duration: str, now_ms: int) -> int:
-    return max(0, now_ms - int(by_duration.rpartition(":")[2]))
 
 
 def _without(partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:

@@ -4,24 +4,26 @@
 2. A partition with more than ``input_buffer_bytes``, or its share of ``all_input_bytes`` where that is less, is paused until
    half of it is processed. What fetches of a few records take beside those counts, too.
 3. A task with several partitions begins when the broker has answered for each of them: what has old timestamps comes first.
-4. If the log no longer has a position, the partition's reset policy applies.
+4. If the log no longer has a position, the partition's reset policy applies. While the cluster does not answer, where that
+   is is asked again, at most for ``task.timeout.ms``.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from streamsrt.client.interface import Network
 from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import (
     EARLIEST,
-    LATEST,
     Fetched,
     OffsetAndMetadata,
     OffsetOutOfRangeError,
     TopicPartition,
 )
+from streamsrt.errors import BrokerError
 from streamsrt.tasks.input.input_buffer import InputBuffer
 from streamsrt.tasks.manager.awake_tasks import AwakeTasks
 from streamsrt.tasks.manager.owned_task import OwnedTask
@@ -31,6 +33,15 @@ from streamsrt.wire.primitives import DecodeError
 logger = logging.getLogger(__name__)
 
 _SMALLEST_SHARE_BYTES = 32 * 1024
+_RETRY_MS = 500
+
+
+class _Lost(NamedTuple):
+    """A position that the log no longer has, as the fetcher said, and since when another one is looked for."""
+
+    fetched: Fetched
+    error: OffsetOutOfRangeError
+    since_ms: int
 
 
 def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -45,14 +56,24 @@ class TaskInputs:
     """The tasks by the partition that they read. ``buffer_bytes``: of a partition; ``all_bytes``: of all together."""
 
     def __init__(
-        self, network: Network, finder: StartPositionFinder, awake: AwakeTasks, buffer_bytes: int, all_bytes: int
+        self,
+        network: Network,
+        finder: StartPositionFinder,
+        awake: AwakeTasks,
+        *,
+        buffer_bytes: int,
+        all_bytes: int,
+        timeout_ms: int,
     ) -> None:
         self._network = network
         self._finder = finder
         self._awake = awake
         self._buffer_bytes = buffer_bytes
         self._all_bytes = all_bytes
+        self._timeout_ms = timeout_ms
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
+        self._lost: dict[TopicPartition, _Lost] = {}
+        self._retry_at_ms = 0
 
     def start(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Starts fetching for a running task; ``partitions``: only these."""
@@ -72,6 +93,7 @@ class TaskInputs:
             self._awake.wake(owned)
         for tp in leaving:
             self._by_partition.pop(tp, None)
+            self._lost.pop(tp, None)
             owned.inputs.pop(tp, None)
             owned.paused.discard(tp)
             if partitions is not None:
@@ -83,7 +105,7 @@ class TaskInputs:
         share_bytes = max(_SMALLEST_SHARE_BYTES, self._all_bytes // max(1, len(self._by_partition)))
         return min(self._buffer_bytes, share_bytes)
 
-    def take(self, fetched: Fetched) -> None:
+    def take(self, fetched: Fetched, now_ms: int) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
         tp = (fetched.topic, fetched.partition)
         owned = self._by_partition.get(tp)
@@ -91,7 +113,10 @@ class TaskInputs:
             return
         self._awake.wake(owned)
         if fetched.error is not None:
-            self._reset_position(owned, tp, fetched)
+            if not isinstance(fetched.error, OffsetOutOfRangeError):
+                raise fetched.error
+            self._lost[tp] = _Lost(fetched, fetched.error, now_ms)
+            self.find_lost(now_ms)
             return
         if not fetched.buffer:
             owned.inputs[tp].high_watermark = fetched.readable_end
@@ -104,20 +129,36 @@ class TaskInputs:
             owned.paused.add(tp)
             self._network.fetcher.pause([tp])
 
-    def _reset_position(self, owned: OwnedTask, tp: TopicPartition, fetched: Fetched) -> None:
-        error = fetched.error
-        if not isinstance(error, OffsetOutOfRangeError):
-            assert error is not None
-            raise error
-        policy = EARLIEST if error.is_new_topic or self._finder.reset_policy(tp) == "earliest" else LATEST
-        found = self._finder.list_offsets([tp], policy)
-        if tp not in found:
-            raise error
-        why = "the start of the new topic" if error.is_new_topic else "by auto.offset.reset"
-        logger.warning("task %s: %s It continues at offset %d, %s", owned, error, found[tp], why)
-        owned.inputs[tp].jump(fetched, found[tp])
-        owned.paused.discard(tp)
-        self._network.fetcher.add_partitions(found, reports_empty=True)
+    def find_lost(self, now_ms: int) -> None:
+        """Goes on elsewhere where the log no longer has a position. Raises what the cluster says when the time is up."""
+        if not self._lost or now_ms < self._retry_at_ms:
+            return
+        for tp, lost in list(self._lost.items()):
+            try:
+                found, why = self._reset_position(tp, lost.error, now_ms)
+            except BrokerError as error:
+                if now_ms - lost.since_ms >= self._timeout_ms:
+                    raise
+                logger.warning("%s Where to go on is not known yet, trying again: %s", lost.error, error)
+                self._retry_at_ms = now_ms + _RETRY_MS
+                return
+            if tp not in found:
+                raise lost.error
+            del self._lost[tp]
+            owned = self._by_partition[tp]
+            logger.warning("task %s: %s It continues at offset %d, %s", owned, lost.error, found[tp], why)
+            owned.inputs[tp].jump(lost.fetched, found[tp])
+            owned.paused.discard(tp)
+            self._awake.wake(owned)
+            self._network.fetcher.add_partitions(found, reports_empty=True)
+
+    def _reset_position(
+        self, tp: TopicPartition, error: OffsetOutOfRangeError, now_ms: int
+    ) -> tuple[Mapping[TopicPartition, int], str]:
+        """Returns where it goes on, and why. Raises BrokerError, and UserError if it is not to."""
+        if error.is_new_topic:
+            return self._finder.list_offsets([tp], EARLIEST), "the start of the new topic"
+        return self._finder.after_loss(tp, error, now_ms), "by auto.offset.reset"
 
     def refill(self, owned: OwnedTask) -> None:
         """Gives the task a batch of each partition for which it has none. Raises DeserializationError."""

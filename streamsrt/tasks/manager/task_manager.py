@@ -114,7 +114,12 @@ class TaskManager:
         self.group_input = GroupInput(settings.application_id, network, self._source_topics, self._finder)
         self._awake = AwakeTasks()
         self._inputs = TaskInputs(
-            network, self._finder, self._awake, settings.input_buffer_bytes, settings.all_input_bytes
+            network,
+            self._finder,
+            self._awake,
+            buffer_bytes=settings.input_buffer_bytes,
+            all_bytes=settings.all_input_bytes,
+            timeout_ms=settings.task_timeout_ms,
         )
         self._refresh_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}
@@ -418,7 +423,9 @@ class TaskManager:
         first, self._cleaned_at_ms = self._cleaned_at_ms is None, now_ms
         if first:
             return
-        for store, partition in self._directory.clean_obsolete(now_ms, self._settings.state_cleanup_delay_ms):
+        # Files have times of the machine's clock.
+        delay_ms = self._settings.state_cleanup_delay_ms
+        for store, partition in self._directory.clean_obsolete(self.clock.at(now_ms), delay_ms):
             self._dormant.deleted(store, partition)
             logger.info(
                 "store %s of partition %d is deleted: its task has been on another instance for a long time",
@@ -636,13 +643,15 @@ class TaskManager:
             ) from error
         raise error
 
-    def add_input(self, fetched: Fetched) -> None:
+    def add_input(self, fetched: Fetched, now_ms: int) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
         if self._globals is None or not self._globals.take(fetched, self._network.fetcher):
-            self._inputs.take(fetched)
+            self._inputs.take(fetched, now_ms)
 
     def process(self, limit_records: int, now_ms: int) -> int:
-        """Lets every running task process some of its input; returns the number of records. Raises RecordError."""
+        """Lets every running task process some of its input; returns the number of records. Raises RecordError, and
+        BrokerError where the cluster does not tell where to go on after a position was lost."""
+        self._inputs.find_lost(now_ms)
         awake = self._awake.running()
         # A paused partition is resumed when there is room for its input.
         done = sum(

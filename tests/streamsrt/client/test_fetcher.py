@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.client.fetcher import LAG_S, whole_batches
+from streamsrt.client.fetcher import LAG_S, SMALL_PIECE_BYTES, whole_batches
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import FETCHED_BYTES, FetchConfig, Fetched, FetchError, OffsetOutOfRangeError
 from streamsrt.wire import types
@@ -168,6 +168,30 @@ def test_what_paused_partitions_have_does_not_hold_up_others(broker: ScriptedBro
     network.fetcher.pause([("t", 0)])
     network.fetcher.remove_partitions([("t", 0)])
     assert network.fetcher.buffered_bytes == 0
+
+
+def test_beside_full_paused_partitions_others_are_fetched_in_small_pieces(
+    broker: ScriptedBroker, connect: Connect
+) -> None:
+    """Each of them may be paused with what it has: a thousand partitions would have a megabyte each."""
+    for partition in range(2):
+        fill(broker, partition, 2_000)
+    large_bytes = 3 * SMALL_PIECE_BYTES
+    network = connect(
+        broker.address, fetch=FetchConfig(max_partition_bytes=large_bytes, buffer_bytes=2 * SMALL_PIECE_BYTES)
+    )
+    network.fetcher.add_partitions({("t", 0): 0})
+    wait_for_bytes(network, 2 * SMALL_PIECE_BYTES)
+    network.fetcher.pause([("t", 0)])
+    before = len(broker.requests)
+    network.fetcher.add_partitions({("t", 1): 0})
+    first = one(network)
+    assert len(first.buffer) <= SMALL_PIECE_BYTES
+    network.fetcher.resume([("t", 0)])
+    assert len(collect(network.fetcher, 40_000 - len(numbers(first)))[("t", 0)]) == 20_000
+    requests = [request for request in broker.requests[before:] if isinstance(request, types.FetchRequest)]
+    asked = [each.partition_max_bytes for request in requests for topic in request.topics for each in topic.partitions]
+    assert (asked[0], asked[-1]) == (SMALL_PIECE_BYTES, large_bytes)
 
 
 def test_fetches_of_a_few_records_count_with_what_they_take_beside_them(

@@ -59,7 +59,9 @@ class Scene:
         self.source, self.application_id = f"queried-{name}", f"queries-{name}"
         self._network = network
         self.other = f"other-{name}"
-        topics = [NewTopic(name=topic, partitions=PARTITIONS) for topic in (self.source, self.other)]
+        # Its records are old: a broker that runs for minutes would delete them.
+        kept = {"retention.ms": "-1"}
+        topics = [NewTopic(name=topic, partitions=PARTITIONS, configs=kept) for topic in (self.source, self.other)]
         assert set(network.admin.create_topics(topics).values()) == {None}
 
     def write(self, keys: list[str]) -> None:

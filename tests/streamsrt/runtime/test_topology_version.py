@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsrt.errors import TopologyMismatchError
+from streamsrt.errors import StateError, TopologyMismatchError
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment
 from streamsrt.membership.values import Endpoint, GroupMembership
@@ -91,6 +91,12 @@ def test_a_damaged_file_is_as_none(tmp_path: Path) -> None:
     run(tmp_path, counting())
     with pytest.raises(TopologyMismatchError):
         LocalVersion(tmp_path, counting(filtered=True)).check()
+
+
+def test_a_version_that_can_not_be_written_down_is_an_error_of_the_state(tmp_path: Path) -> None:
+    """Which ends an instance as others of these do, with its membership."""
+    with pytest.raises(StateError, match=r"the version of the topology in .*topology\.json can't be written"):
+        run(tmp_path / "gone", counting())
 
 
 def group(epoch: int, tags: Mapping[str, str]) -> Response.DescribedGroup:

@@ -225,6 +225,15 @@ def test_obsolete_stores_are_those_nobody_opened_for_long(directory: StateDirect
     assert [place[:2] for place in directory.list_stores()] == [("counts", 0)]
 
 
+def test_a_store_that_another_process_changes_meanwhile_is_not_obsolete(directory: StateDirectory) -> None:
+    for partition in range(2):
+        directory.open_store(COUNTS, partition).close()
+    # A file that is listed, and gone when it is looked at.
+    path = directory.store_path("counts", 0)
+    (path / "000042.sst").symlink_to(path / "deleted by a compaction")
+    assert directory.clean_obsolete(2**62, 0) == [("counts", 1)]
+
+
 def test_kinds_that_are_not_kept_are_refused(directory: StateDirectory) -> None:
     with pytest.raises(ConfigError, match="session store 's' has no retention"):
         directory.open_store(StoreSpec(name="s", kind="session"), 0)

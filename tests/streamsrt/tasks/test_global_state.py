@@ -167,6 +167,28 @@ def test_stores_are_written_now_and_then(tmp_path: Path) -> None:
     rig.close()
 
 
+def test_a_large_global_store_is_written_before_it_fills_the_memory(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    rows = [(f"c{number:04}", f"C{number:04}") for number in range(2000)]
+    for start in range(0, len(rows), 50):
+        network.write(("countries", 0), text(*rows[start : start + 50]))
+    network.write(("in", 0), text(("a", "c0000"), ("b", "c1999")))
+    network.fetcher.batches_at_once = network.restorer.batches_at_once = 10
+    rig = Rig(tmp_path, enriched(), network, cache_max_bytes=50_000)
+    rig.give(Tasks(active=rig.tasks(0)))
+    assert rig.global_consumer is not None
+    for _ in range(8):
+        rig.iterate()
+        assert rig.global_consumer.state.size_bytes() <= 50_000
+    assert results(rig) == ["c0000:C0000", "c1999:C1999"]
+    rig.close()
+    again = started(tmp_path, network)
+    network.write(("in", 0), text(("c", "c1000")))
+    again.iterate(2)
+    assert results(again) == ["c0000:C0000", "c1000:C1000", "c1999:C1999"]
+    again.close()
+
+
 def ended_and_wiped(rig: Rig, match: str) -> None:
     """The thread ends, so that another one takes its place, and the store is gone. The application is not asked."""
     asked: list[StreamsError] = []
@@ -312,6 +334,35 @@ def strict() -> Topology:
     builder.add_global_store(store, "numbers", Strict, key=serdes.string, value=serdes.string)
     builder.stream("in", key=serdes.string, value=serdes.string).to("out")
     return builder.build()
+
+
+class Stamped:
+    """Fills a global store with the time at which a value came."""
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        self.store, self.now_ms = context.get_state_store("times"), context.current_system_time_ms
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, self.now_ms())
+
+
+def test_a_global_store_sees_the_clock_of_the_machine(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    store = Store("times", key=serdes.string, value=serdes.long)
+    builder.add_global_store(store, "times", Stamped, key=serdes.string, value=serdes.string)
+    builder.stream("in", key=serdes.string, value=serdes.string).to("out")
+    network = InProcessNetwork({"in": 1, "times": 1, "out": 1})
+    rig = Rig(tmp_path, builder.build(), network)
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.iterate(3)
+    rig.clock_ahead_ms = -3_600_000
+    network.write(("times", 0), text(("a", "x")))
+    rig.iterate(3)
+    assert rig.global_consumer is not None
+    times = rig.global_consumer.state.read_only("times")
+    assert times is not None
+    assert dict(times.all()) == {"a": rig.clock_ms - 3_600_000}
+    rig.close()
 
 
 GLOBAL_HANDLER = "processing.exception.handler.global.enabled"

@@ -271,6 +271,58 @@ def test_an_extractor_gives_timestamps_and_may_drop_records() -> None:
     assert task.prepare_commit().offsets["in", 0][0] == 103
 
 
+def by_value() -> Topology:
+    """Longs from ``in`` to ``out``, each of which is its record's timestamp."""
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream(
+        "in", key=serdes.string, value=serdes.long, timestamp_extractor=lambda record, partition_time: record.value
+    )
+    stream.to("out", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+
+def test_a_commit_has_no_times_of_records_that_wait() -> None:
+    """An extractor has seen them already."""
+    task = new_task(by_value(), Written())
+    task.add_batch("in", 0, columns(*(("a", long(time), 1) for time in (7, 8, 900))))
+    assert task.process(1, 0) == 1
+    offset, metadata = task.prepare_commit().offsets["in", 0]
+    other = new_task(by_value(), Written())
+    other.restore_partition_time("in", 0, metadata)
+    assert (offset, other.partition_times(), other.stream_time_ms) == (101, {("in", 0): 7}, 7)
+
+
+@pytest.mark.parametrize("bad", [1, 2, 3])
+def test_a_record_that_an_extractor_can_not_read_waits_for_its_turn(bad: int) -> None:
+    """A dead letter that is sent before is sent again after a commit of the records before it and a restart."""
+    handlers = ExceptionHandlers(deserialization=log_and_continue, dead_letter_topic="letters")
+    written = Written()
+    task = new_task(by_value(), written, handlers=handlers)
+    task.add_batch("in", 0, columns(*[GOOD] * 2, *[BAD] * bad, GOOD))
+    task.add_batch("in", 0, columns(BAD, offset=103 + bad))
+    assert task.buffered_records == task.buffered_of("in", 0) == bad + 4
+    assert task.process(1, 0) == 1
+    assert task.prepare_commit().offsets["in", 0][0] == 101
+    assert task.process(1, 0) == 1
+    assert task.prepare_commit().offsets["in", 0][0] == 102
+    assert list(written.topics) == ["out"]
+    assert task.process(100, 0) == 1
+    assert task.prepare_commit().offsets["in", 0][0] == 104 + bad
+    assert task.buffered_records == 0
+    assert (outputs(written), len(written.topics["letters"])) == ([b"a"] * 3, bad + 1)
+    assert task.counters()["failed_deserialization"] == bad + 1
+
+
+def test_everything_before_a_record_that_an_extractor_can_not_read_is_done() -> None:
+    written = Written()
+    task = new_task(by_value(), written)
+    task.add_batch("in", 0, columns(GOOD, GOOD, BAD, GOOD))
+    with pytest.raises(DeserializationError, match="offset 102"):
+        task.process(100, 0)
+    assert outputs(written) == [b"a", b"a"]
+    assert task.prepare_commit().offsets["in", 0][0] == 102
+
+
 @pytest.mark.parametrize("given", [1.5, None, "7", 2**63], ids=repr)
 def test_a_timestamp_that_no_record_can_have_names_the_extractor(given: Any) -> None:
     builder = StreamsBuilder()

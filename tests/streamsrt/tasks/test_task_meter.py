@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamsrt.sensors import Spread
+from streamsrt.operators.engine.node_meter import RecordAges
+from streamsrt.operators.engine.program_clock import ProgramClock
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
@@ -85,8 +86,22 @@ def test_latencies_are_those_of_the_records_of_a_batch() -> None:
     assert source.latency.read(NOW_MS)[1:] == (5000 - 1599, 5000)
 
 
+@pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000])
+def test_latencies_are_by_the_clock_that_records_have_their_timestamps_of(ahead_ms: int) -> None:
+    """Which was set after the start. Half a minute is still one of the steady clock."""
+    clock = ProgramClock()
+    clock.ahead_ms = ahead_ms
+    task = task_of(copying(), collector(), recording_level="DEBUG", clock=clock)
+    task.add_batch("in", 0, columns(7, age_ms=5000 - ahead_ms))
+    task.process(10, NOW_MS)
+    task.prepare_commit()
+    spreads = [*task.meter.latencies.values(), *(meter.latency for meter in task.meter.nodes.values() if meter.timed)]
+    assert {round(spread.read(NOW_MS).high, -1) for spread in spreads} == {5000}
+    assert len(spreads) == 2
+
+
 def test_of_short_runs_one_in_a_few_is_looked_at() -> None:
-    source = SourceMeter(Spread())
+    source = SourceMeter(RecordAges(ProgramClock()))
     for at in range(SAMPLE * 3):
         source.done([at], at, 100)
     assert (source.records, source.latency.count) == (SAMPLE * 3, 3)

@@ -139,6 +139,24 @@ def test_windows_of_two_aggregates_are_grouped_once(windowed: bool, generate: bo
         assert dict(driver.get_key_value_store("windows").all()) == {"k": 3}
 
 
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_windowed_table_that_is_ahead_lets_no_rows_of_the_other_one_expire(generate: bool) -> None:
+    """The join looks for windows of one table in the other, which has none that are as late."""
+    builder = StreamsBuilder()
+
+    def counts(topic: str) -> KTable[Windowed[str], int]:
+        grouped = builder.stream(topic, key=TEXT, value=TEXT).group_by_key()
+        return grouped.windowed_by(TimeWindows(10, grace=10)).count(store=Store(topic, retention=20))
+
+    counts("A").join(counts("B"), joined_text).to_stream().to("results", key=serdes.time_windowed(TEXT, 10), value=TEXT)
+    with TopologyTestDriver(builder.build(), generate=generate) as driver:
+        ahead, behind = (driver.create_input_topic(topic, TEXT, TEXT) for topic in "AB")
+        behind.pipe_input("k", "first", 0)
+        ahead.pipe_input("k", "much later", 1_000_000)
+        behind.pipe_input("k", "second", 1)
+        assert driver.get_window_store("B").fetch("k", 0) == 2
+
+
 def test_a_join_of_joins_is_grouped_once() -> None:
     builder = StreamsBuilder()
     first, second, third = (builder.table(topic, key=TEXT, value=TEXT) for topic in "ABC")

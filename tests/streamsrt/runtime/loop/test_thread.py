@@ -45,6 +45,7 @@ from streamsrt.runtime.loop.last_calls import CALLS_TIMEOUT_MS
 from streamsrt.runtime.loop.thread import STOP_TIMEOUT_S
 from streamsrt.runtime.loop.values import SendOutputs
 from streamsrt.runtime.values import State
+from streamsrt.tasks.restore.listeners import RestoreListener
 from tests.streamsrt.in_process_network import InProcessAdmin, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
 from topology import Processor, ProcessorContext, PunctuationType, Record, Store, StreamsBuilder, serdes
@@ -311,6 +312,26 @@ def test_results_that_were_refused_are_not_committed_over(rig: Rig) -> None:
     assert Leave() in rig.member.told
 
 
+class BrokenListener(RestoreListener):
+    def on_restore_start(self, *_news: object) -> None:
+        raise KeyError("first")
+
+    def on_restore_suspended(self, *_news: object) -> None:
+        raise KeyError("second")
+
+
+def test_a_member_leaves_whatever_else_fails_at_the_end(make_rig: MakeRig) -> None:
+    """Else its tasks would wait for the end of its session."""
+    rig = make_rig(on_restore=BrokenListener())
+    rig.network.write((CHANGELOG, 0), [(b"a", number(1))])
+    rig.give(Tasks(active=rig.tasks(0)))
+    with pytest.raises(UserError, match="on_restore_start raised KeyError: 'first'"):
+        rig.thread.run()
+    assert Leave() in rig.member.told
+    assert len(rig.manager) == 0
+    assert not rig.directory.is_open("counts", 0)
+
+
 def test_a_delivery_that_fails_while_tasks_go_does_not_confuse_who_has_what(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a"))
     began(rig, 0, 1)
@@ -327,7 +348,7 @@ def test_what_lost_tasks_had_not_sent_is_thrown_away(make_rig: MakeRig) -> None:
     rig.give(Tasks(active=rig.tasks(0)))
     rig.iterate(2)
     rig.network.write(("in", 0), keys("a"))
-    rig.manager.add_input(rig.network.fetcher.poll()[0])
+    rig.manager.add_input(rig.network.fetcher.poll()[0], rig.clock_ms)
     rig.manager.process(10, rig.clock_ms)
     rig.member.waiting.append(TasksLost("fenced"))
     rig.iterate()

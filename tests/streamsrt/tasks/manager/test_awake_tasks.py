@@ -32,7 +32,7 @@ def test_a_task_rests_until_there_is_input(rig: Rig) -> None:
     assert awake(rig) == []
     rig.network.write(("in", 1), rows("a"))
     for fetched in rig.network.fetcher.poll():
-        rig.manager.add_input(fetched)
+        rig.manager.add_input(fetched, rig.clock_ms)
     assert awake(rig) == [1]
     assert rig.move() == 1
     assert awake(rig) == [1]
@@ -46,7 +46,7 @@ def test_a_task_that_is_closed_or_opened_again_is_replaced(rig: Rig) -> None:
     rig.network.write(("in", 0), rows("a", "b"))
     rig.start(Tasks(active=rig.tasks(0)))
     for fetched in rig.network.fetcher.poll():
-        rig.manager.add_input(fetched)
+        rig.manager.add_input(fetched, rig.clock_ms)
     rig.start(NOTHING)
     assert awake(rig) == []
     rig.start(Tasks(active=rig.tasks(0)))
@@ -124,7 +124,7 @@ def test_a_paused_partition_keeps_its_task_awake(make_rig: MakeRig) -> None:
         rig.network.write(("in", 0), rows(*"abcdef"))
     rig.start(Tasks(active=rig.tasks(0)))
     for fetched in rig.network.fetcher.poll():
-        rig.manager.add_input(fetched)
+        rig.manager.add_input(fetched, rig.clock_ms)
     rig.manager.process(1, rig.clock_ms)
     assert awake(rig) == [0]
     rig.move()

@@ -112,3 +112,20 @@ def test_while_the_cluster_is_away_nothing_changes(make_rig: MakeRig, caplog: py
     rig.network.is_away = False
     rig.manager.follow_sources(rig.clock_ms + 500, "member", 1)
     assert read_by(rig) == {0: {"in-a", "in-b", "named"}}
+
+
+def test_what_was_fetched_of_a_topic_that_is_gone_is_processed(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=by_pattern(), network=InProcessNetwork({"in-a": 1, "named": 1, "out": 1}))
+    rig.network.fetcher.batches_at_once = 2
+    for text in ("one", "two"):
+        rig.network.write(("in-a", 0), row(text))
+    rig.start(Tasks(active=rig.tasks(0)))
+    for fetched in rig.network.fetcher.poll():
+        rig.manager.add_input(fetched, rig.clock_ms)
+    # The second batch is not decoded yet.
+    assert rig.manager.process(1, rig.clock_ms) == 1
+    del rig.network.logs["in-a", 0], rig.network.fetcher.positions["in-a", 0]
+    look(rig)
+    assert passed_on(rig) == ["one", "two"]
+    look(rig)
+    assert read_by(rig) == {0: {"named"}}

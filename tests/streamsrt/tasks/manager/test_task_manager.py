@@ -455,7 +455,7 @@ def test_what_was_fetched_before_an_offset_went_out_of_range_is_processed(rig: R
     rig.network.write(("in", 0), keys("a", "b"))
     rig.start(Tasks(active=rig.tasks(0)))
     for fetched in rig.network.fetcher.poll():
-        rig.manager.add_input(fetched)
+        rig.manager.add_input(fetched, rig.clock_ms)
     rig.network.write(("in", 0), keys("lost"))
     rig.network.write(("in", 0), keys("c"))
     rig.network.logs["in", 0].start = 3
@@ -488,7 +488,7 @@ def test_a_full_buffer_pauses_its_partition_only(make_rig: MakeRig) -> None:
         rig.network.write(("in", 0), keys(*"abcdef"))
     rig.start(Tasks(active=rig.tasks(0, 1)))
     for fetched in rig.network.fetcher.poll():
-        rig.manager.add_input(fetched)
+        rig.manager.add_input(fetched, rig.clock_ms)
     assert rig.network.fetcher.paused == {("in", 0)}
     assert rig.manager.has_work()
     rig.move()
@@ -513,7 +513,7 @@ def test_fetches_of_a_few_records_fill_a_buffer(
         assert fetches < 100
         rig.network.write(("in", 0), keys("a"))
         for fetched in rig.network.fetcher.poll():
-            rig.manager.add_input(fetched)
+            rig.manager.add_input(fetched, rig.clock_ms)
             fetches += 1
             fetched_bytes += len(fetched.buffer)
     assert rig.network.fetcher.paused == {("in", 0)}
@@ -641,3 +641,58 @@ def test_a_source_that_must_have_a_committed_offset_does_not_begin_without(make_
     rig.network.admin.offsets["in", 0] = OffsetAndMetadata(0)
     rig.start(Tasks(active=rig.tasks(0)))
     assert rig.phases() == {0: "active running"}
+
+
+def lost(rig: Rig, *timestamps: int) -> None:
+    """Has the task read the first record, of those with these times, where the log begins with the second one."""
+    for timestamp in timestamps:
+        rig.network.write(("in", 0), keys("a"), timestamp=timestamp)
+    rig.network.admin.offsets["in", 0] = OffsetAndMetadata(0)
+    rig.network.logs["in", 0].start = 1
+    rig.start(Tasks(active=rig.tasks(0)))
+
+
+def test_a_source_whose_position_is_lost_goes_on_as_long_ago_as_it_says(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=passing(offset_reset=timedelta(seconds=10)))
+    # The machine's clock was set, by which records have their timestamps.
+    rig.manager.clock.ahead_ms = 100_000
+    now_ms = rig.clock_ms + 100_000
+    lost(rig, now_ms - 20_000, now_ms - 15_000, now_ms - 10_000, now_ms)
+    assert rig.move() == 2
+
+
+def test_a_source_that_must_have_a_committed_offset_does_not_go_on_where_its_position_is_lost(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(topology=passing(offset_reset="none"))
+    lost(rig, 1, 2, 3)
+    says = "in-0: offset 0 is not in the log, .* reset-offsets app --topic in:0 --to-earliest --execute"
+    with pytest.raises(UserError, match=says):
+        rig.move()
+
+
+def test_where_to_go_on_is_asked_again_while_the_cluster_does_not_answer(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=passing(), task_timeout_ms=1_000)
+    lost(rig, 1, 2, 3)
+    items = rig.network.fetcher.poll()
+    rig.network.is_away = True
+    for fetched in items:
+        rig.manager.add_input(fetched, rig.clock_ms)
+    for after_ms in (0, 600):
+        assert rig.manager.process(10, rig.clock_ms + after_ms) == 0
+    rig.network.is_away = False
+    rig.clock_ms += 1_200
+    assert rig.move() == 2
+
+    # Another one, and the cluster stays away.
+    rig.network.write(("in", 0), keys("a"))
+    rig.network.logs["in", 0].start = rig.network.logs["in", 0].end + 1
+    items = rig.network.fetcher.poll()
+    rig.network.is_away = True
+    for fetched in items:
+        rig.manager.add_input(fetched, rig.clock_ms)
+    with pytest.raises(RequestTimedOutError):
+        rig.manager.process(10, rig.clock_ms + 1_000)
+    # Whoever stops reading stops asking.
+    rig.manager.close_all()
+    assert rig.manager.process(10, rig.clock_ms + 5_000) == 0

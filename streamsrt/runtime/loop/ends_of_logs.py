@@ -1,0 +1,52 @@
+"""What a stream thread asks of the logs that its tasks read, after a commit: where they end, and that they begin later."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from streamsrt.client.interface import Network
+from streamsrt.client.values import LATEST, TopicPartition
+from streamsrt.errors import BrokerError
+from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.manager.task_manager import TaskManager
+
+logger = logging.getLogger(__name__)
+
+_ADMIN_TIMEOUT_S = 5.0
+
+
+def is_all_read(network: Network, manager: TaskManager, now_ms: int) -> bool:
+    """Whether the running tasks, all of whose work is committed, are at the ends of their logs, and the group has no input
+    left. False where the cluster does not tell."""
+    positions = manager.positions()
+    try:
+        ends = network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
+    except BrokerError:
+        return False
+    # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong. Of a log
+    # whose end the cluster does not tell, nothing is known.
+    if any(tp not in ends or ends[tp].offset != at for tp, at in positions.items()):
+        return False
+    for owned in manager.running():
+        owned.note_ends(positions)
+    return manager.group_input.is_read(positions, now_ms)
+
+
+def purge_repartition_topics(
+    network: Network, running: Iterable[OwnedTask], committed: Mapping[TopicPartition, int]
+) -> None:
+    """Deletes records of repartition topics that were read and committed: nobody reads them again."""
+    before = {
+        tp: committed[tp]
+        for owned in running
+        for topic in owned.subtopology.repartition_source_topics
+        for tp in owned.inputs
+        if tp[0].endswith(f"-{topic.name}") and tp in committed
+    }
+    if not before:
+        return
+    try:
+        network.admin.delete_records(before, timeout_s=_ADMIN_TIMEOUT_S)
+    except BrokerError as error:
+        logger.warning("repartition topics could not be purged, trying again later: %s", error)
