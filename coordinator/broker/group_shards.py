@@ -22,6 +22,7 @@ import orjson
 from coordinator.broker.keyed_log import KeyedLog, loading
 from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.group.classic.state import ClassicGroup
+from coordinator.group.committed import GroupOffsets
 from coordinator.group.config import GroupConfig
 from coordinator.group.machine import failure
 from coordinator.group.settings import InvalidConfigError
@@ -161,12 +162,17 @@ class GroupShards:
         return group if isinstance(group, ClassicGroup) else None
 
     def committed(self, group_id: str) -> dict[tuple[str, int], int]:
-        """Returns a group's committed offsets, by topic and partition."""
+        """Returns a group's committed offsets, by topic and partition: those that OffsetFetch returns."""
+        image = self._topics.image()
         return {
             (topic, partition): committed.offset
-            for topic, partitions in self._shard_of(group_id).state.offsets.get(group_id, {}).items()
+            for topic, partitions in self._offsets_of(group_id).items()
             for partition, committed in partitions.items()
+            if not committed.is_of_another_topic(image.get(topic))
         }
+
+    def _offsets_of(self, group_id: str) -> GroupOffsets:
+        return self._shard_of(group_id).state.offsets.get(group_id, {})
 
     def groups(self) -> Iterator[tuple[Group, TopicsImage]]:
         """Yields every group, with its image of the topics."""
@@ -292,7 +298,7 @@ class GroupShards:
         return found
 
     def _committed_topics(self, group_id: str) -> Collection[str]:
-        return {topic for topic, _ in self.committed(group_id)}
+        return self._offsets_of(group_id).keys()
 
     def _raise_retention(self, effect: RaiseRetention) -> None:
         for name, requested in effect.settings_ms.items():

@@ -9,6 +9,7 @@ from them but a later end of its session. They are answered from memory.
 2. It holds while those are the same objects. Whatever changes them makes new ones; the ACLs have a version.
 3. The session is extended as usual.
 4. Nothing is remembered where answers wait for the disk.
+5. Answers that do not hold any more are forgotten whenever their number may have doubled: each keeps a group as it was.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import Message, StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 KNOWN_MAX = 1 << 16
+SWEPT_FROM = 64
+"""From how many answers on they are looked through."""
 _KEY = struct.pack(">h", ApiKey.STREAMS_GROUP_HEARTBEAT)
 _CORRELATION = slice(4, 8)
 
@@ -45,6 +48,7 @@ class RepeatedHeartbeats:
         self._acls = broker.acls
         self._acl_version = broker.acls.version
         self._known: dict[tuple[bytes, str, str], _Known] = {}
+        self._sweep_at = SWEPT_FROM
 
     def answer(self, frame: memoryview | bytes, client_host: str, principal: str) -> list[bytes] | None:
         """Returns the remembered response to a repeated heartbeat, or None."""
@@ -86,8 +90,14 @@ class RepeatedHeartbeats:
         settled = self._groups.settled(message.group_id, message.member_id)
         if settled is None or settled.group is not before:
             return
-        if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
+        if len(self._known) >= self._sweep_at:
+            self._sweep()
         whole = b"".join(parts)
         data = bytes(frame)
         self._known[data[:4] + data[8:], *sender] = _Known(whole[:4], whole[8:], settled)
+
+    def _sweep(self) -> None:
+        self._known = {key: each for key, each in self._known.items() if each.settled.holds}
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._sweep_at = max(SWEPT_FROM, 2 * len(self._known))

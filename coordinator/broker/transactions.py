@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request, then
 from coordinator.broker.groups import context_of
 from coordinator.broker.slices import ITEMS_PER_STEP, in_steps, whole
 from coordinator.broker.topics import OFFSETS_TOPIC, Topic
@@ -39,6 +39,7 @@ from streamsrt.wire.types import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -174,12 +175,41 @@ def handle_txn_offset_commit(broker: Broker, request: Request) -> Answer:
     )
     if code:
         return failed_commit(message, code)
-    for wanted in message.topics:
+    refused = _without_unknown(broker, message)
+    answer = then(
+        broker.groups.execute(message.group_id, message, context_of(request)), lambda answer: _merged(answer, refused)
+    )
+    return broker.acknowledged(answer, [broker.groups.log_of(message.group_id)])
+
+
+def _without_unknown(broker: Broker, message: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    """Removes partitions that do not exist from the request, and returns the response to them: a topic that is created
+    later under the name has records of its own."""
+    asked, known, unknown = message.topics, [], []
+    for wanted in asked:
         topic = broker.topics.get(wanted.name)
+        there = range(0 if topic is None else len(topic.partitions))
+        absent = [each for each in wanted.partitions if each.partition_index not in there]
+        if absent:
+            unknown.append(TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=wanted.name, partitions=absent))
+            wanted.partitions = [each for each in wanted.partitions if each.partition_index in there]
         if topic is not None:
             wanted.topic_id = topic.id
-    answer = broker.groups.execute(message.group_id, message, context_of(request))
-    return broker.acknowledged(answer, [broker.groups.log_of(message.group_id)])
+            known.append(wanted)
+    message.topics = unknown
+    refused = failed_commit(message, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    message.topics = known
+    return refused
+
+
+def _merged(answer: TxnOffsetCommitResponse, refused: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+    topics = {topic.name: topic for topic in answer.topics}
+    for topic in refused.topics:
+        if topic.name in topics:
+            topics[topic.name].partitions.extend(topic.partitions)
+        else:
+            answer.topics.append(topic)
+    return answer
 
 
 # ---------------------------------------------------------------------------------------------------------------- tools

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from coordinator.group.values import GroupRecord, PendingRecord, TransactionEnd
 from coordinator.machine.values import CoordinatorRecord
-from streamsrt.assignment.topics import NO_TOPIC_ID
+from streamsrt.assignment.topics import NO_TOPIC_ID, TopicImage
 from streamsrt.wire import types
 
 NEVER_EXPIRES = -1
@@ -34,6 +34,10 @@ class CommittedOffset:
     expire_ms: int = NEVER_EXPIRES
     topic_id: bytes = NO_TOPIC_ID
     order: int = field(default=0, compare=False)
+
+    def is_of_another_topic(self, topic: TopicImage | None) -> bool:
+        """Whether the topic that has the name now was created after the commit. None: there is none."""
+        return topic is not None and self.topic_id not in {NO_TOPIC_ID, topic.id}
 
 
 GroupOffsets = Mapping[str, Mapping[int, CommittedOffset]]

@@ -103,7 +103,7 @@ class _Readable:
         if self.unstable and is_pending(self.unstable, self.group_id, topic, partition):
             return {**answer, "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
         found = self.committed.get(topic, {}).get(partition)
-        if found is None or self._is_of_another_topic(topic, found.topic_id):
+        if found is None or found.is_of_another_topic(self.image.get(topic)):
             return answer
         return {
             "partition_index": partition,
@@ -111,10 +111,6 @@ class _Readable:
             "committed_leader_epoch": found.leader_epoch,
             "metadata": found.metadata,
         }
-
-    def _is_of_another_topic(self, name: str, topic_id: bytes) -> bool:
-        topic = self.image.get(name)
-        return topic is not None and topic_id not in {NO_TOPIC_ID, topic.id}
 
 
 def fetch(

@@ -82,6 +82,11 @@ class Settled(NamedTuple):
     session: TimerKey
     session_timeout_ms: int
 
+    @property
+    def holds(self) -> bool:
+        """Whether the response would still be the same."""
+        return self.shard.is_as(self.group, self.image, self.config)
+
 
 class Shard:
     """A group machine with its log, its timers and its view of the topics."""
@@ -138,15 +143,15 @@ class Shard:
 
     def prolong(self, settled: Settled, now_ms: int) -> bool:
         """Extends a session; returns False without any change if the response may differ from the previous one."""
-        group = settled.group
-        if (
-            self._state.groups.get(group.group_id) is not group
-            or self._image is not settled.image
-            or self._config is not settled.config
-        ):
+        if not settled.holds:
             return False
         self._timers.set(settled.session, now_ms + settled.session_timeout_ms)
         return True
+
+    def is_as(self, group: StreamsGroup, image: TopicsImage, config: GroupConfig) -> bool:
+        """Whether this group, the topics and the settings are these objects."""
+        known = self._state.groups.get(group.group_id)
+        return known is group and self._image is image and self._config is config
 
     def has_earlier_deadline(self, known_ms: int | None) -> bool:
         """Whether a timer is due before ``known_ms`` (None: whether there is any)."""

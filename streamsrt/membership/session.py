@@ -6,7 +6,7 @@ Rules:
    and sent with the next one.
 2. A joining heartbeat (epoch 0) carries every field, with empty task lists. Later ones carry what changed since the last
    one that was *answered*; after any failure the next one carries every field but the topology.
-3. A heartbeat reports the open tasks, never the assigned ones.
+3. A heartbeat reports the open tasks, and active tasks that are to be opened: others get what a report leaves out.
 4. The task lists of a response are complete; null leaves the tasks of that role unchanged. When open and assigned tasks
    are equal, a heartbeat that says so is sent at once, as is one for every other change of the open tasks.
 5. Losing the coordinator, a timeout or a retriable error changes neither tasks nor epoch. After FENCED_MEMBER_EPOCH,

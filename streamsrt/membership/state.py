@@ -103,12 +103,10 @@ class Session:
 
     @property
     def held(self) -> Tasks:
-        """Tasks that the member may have open, including those of earlier assignments; others must not get them. A task
-        of an earlier assignment counts as active, even if the processing thread has reported it in another role."""
-        revoked = self.offered - self.assigned.active
-        if not revoked:
-            return self.owned
-        return Tasks(self.owned.active | revoked, self.owned.standby - revoked, self.owned.warmup - revoked)
+        """Tasks that the member has open, and active ones that it may open at any moment: a list without such a task would
+        give it to another member at once. These count as active, whatever the processing thread has reported of them."""
+        told = self.offered | self.assigned.active
+        return Tasks(self.owned.active | told, self.owned.standby - told, self.owned.warmup - told)
 
 
 # ------------------------------------------------------------------------------------------------------------- events

@@ -1,7 +1,7 @@
 """Requests of the classic protocol to a consumer group, as the machine of all groups gets them.
 
-A JoinGroup that leaves no member of the consumer protocol, because a
-static one comes back with the classic protocol, makes the group a classic one, and joins that.
+A JoinGroup that leaves no member of the consumer protocol, because a static one comes back with the classic protocol, makes
+the group a classic one, and joins that.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ def leave(group: ConsumerGroup, request: LeaveGroupRequest, context: RequestCont
     response = LeaveGroupResponse()
     gone = []
     for member_id, instance_id in leaving(request, context.api_version):
-        code = ErrorCode.NONE
-        if not member_id and instance_id is not None:
-            member_id = group.static_members.get(instance_id, "")
+        code, name = ErrorCode.NONE, member_id
+        if not name and instance_id is not None:
+            name = group.static_members.get(instance_id, "")
         try:
-            classic_member(group, member_id, instance_id)
-            gone.append(member_id)
+            classic_member(group, name, instance_id)
+            gone.append(name)
         except Refused as refused:
             code = refused.code
         response.members.append(

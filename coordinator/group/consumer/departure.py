@@ -23,7 +23,7 @@ from coordinator.machine.values import CancelTimer, Decision, Timer
 
 def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> GroupDecision:
     """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat."""
-    gone = [name for name in member_ids if name in group.members]
+    gone = [name for name in dict.fromkeys(member_ids) if name in group.members]
     if not gone:
         return Decision()
     records: list[GroupRecord] = [record for name in gone for record in member_tombstones(group.group_id, name)]
@@ -34,10 +34,12 @@ def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> GroupDeci
     if left.is_empty:
         records.append(target_metadata_record(group.group_id, epoch=epoch))
     timers = [timer for name in gone for timer in all_cancelled(group.group_id, name)]
-    soft: tuple[SoftUpdate, ...] = ()
-    if group.soft.unconfirmed.intersection(gone):
-        soft = (SoftUpdate(group.group_id, {"unconfirmed": group.soft.unconfirmed.difference(gone)}),)
-    return Decision(records=tuple(records), soft=soft, timers=tuple(timers))
+    known = group.soft
+    forgetting = {
+        "unconfirmed": known.unconfirmed.difference(gone),
+        "has_to_join": known.has_to_join.difference(gone),
+    }
+    return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, forgetting),), timers=tuple(timers))
 
 
 def leave_for_a_while(group: ConsumerGroup, member: Member, request_id: int, deadline_ms: int) -> GroupDecision:

@@ -67,14 +67,12 @@ def remove_members(
     ``now_ms``: None where somebody else has had them removed, which says nothing of how they fare. ``timed_out``: they may
     be alive, and return.
     """
-    gone = [name for name in member_ids if name in group.members]
+    gone = [name for name in dict.fromkeys(member_ids) if name in group.members]
     records: list[GroupRecord] = [record for name in gone for record in member_tombstones(group.group_id, name)]
     records.append(epoch_record(group))
     timers = [CancelTimer(key) for name in gone for key in timers_of(group.group_id, name)]
     soft = group.soft
-    changes: dict[str, object] = {
-        "task_offsets": {name: value for name, value in soft.task_offsets.items() if name not in gone}
-    }
+    changes = soft.forgetting(gone)
     if now_ms is not None and any(_sets_back(group, name) for name in gone):
         assert group.topology is not None
         changes["setbacks"] = after_setback(soft.setbacks, group.topology.epoch, now_ms)

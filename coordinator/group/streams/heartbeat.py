@@ -225,6 +225,7 @@ class _Heartbeat:
             current_record(group.group_id, request.member_id, taken),
         )
         self.timers.append(CancelTimer(TimerKey(SESSION, group.group_id, owner)))
+        self.soft |= self.before.soft.forgetting([owner])
         return replaced
 
     # The request
@@ -365,7 +366,7 @@ class _Heartbeat:
             self.soft["strayed"] = ()
 
     def _take_offsets(self) -> None:
-        known = self.before.soft.task_offsets
+        known = self._soft().task_offsets
         reports = with_report(known, self.request, joins=self.joins)
         if reports is not known:
             self.soft["task_offsets"] = reports

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -107,6 +107,13 @@ class Soft:
     def may_change_by_itself(self) -> bool:
         """Whether time, or records read by members, may require a new assignment."""
         return bool(self.waiting) or self.is_paused
+
+    def forgetting(self, member_ids: Collection[str]) -> dict[str, object]:
+        """Returns the changes after which nothing is known of these members."""
+        return {
+            "task_offsets": {name: report for name, report in self.task_offsets.items() if name not in member_ids},
+            "must_rejoin": self.must_rejoin.difference(member_ids),
+        }
 
 
 @dataclass(frozen=True, slots=True)

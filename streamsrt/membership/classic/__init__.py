@@ -12,6 +12,8 @@
 - ``member``              an active membership of a classic group: the member's machine, the leader's while it leads,
                           and log lines
 - ``received_assignment`` interprets a response to SyncGroup: which assignment the member takes, if any
+- ``recovery``            how a member of a classic group goes on after an error, or ends: it tries again, joins anew, or
+                          leaves
 - ``request_schedule``    decides when a member of a classic group sends which request: at most one on each lane
 - ``requests``            the requests of a member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 - ``session``             a member of a classic consumer group as a pure state machine: ``step(session, event, now_ms)

@@ -38,11 +38,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from streamsrt.assignment.status_code import StatusCode
-from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.received_assignment import Assigned, assigned_by
+from streamsrt.membership.classic.recovery import (
+    StepResult,
+    after_leave,
+    end,
+    fatal,
+    joining,
+    leave_group,
+    note_recovery,
+    on_error,
+    refused_by_leader,
+    rejoin_if_free,
+    request_join,
+    retry,
+    without_group,
+)
 from streamsrt.membership.classic.request_schedule import SHUTDOWN_PATIENCE_MS, act, must_poll
 from streamsrt.membership.classic.requests import caught_up_warmups, sync_request, with_member_id
 from streamsrt.membership.classic.state import (
@@ -59,7 +73,6 @@ from streamsrt.membership.classic.state import (
     Led,
     RebalanceAnswered,
     RebalanceFailed,
-    Rejoin,
     RejoinWanted,
     Session,
     TaskState,
@@ -69,7 +82,7 @@ from streamsrt.membership.classic.state import (
     union,
 )
 from streamsrt.membership.classic.values import NO_GENERATION, PROTOCOL_NAME, Joined
-from streamsrt.membership.errors import classic_refusal, unlike_java
+from streamsrt.membership.errors import unlike_java
 from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
@@ -78,13 +91,9 @@ from streamsrt.membership.values import (
     EndpointsChanged,
     EpochChanged,
     Event,
-    HeartbeatRecovered,
-    HeartbeatTrouble,
-    InstanceIdTaken,
     Join,
     Leave,
     LeftGroup,
-    MembershipFailed,
     ReleaseTasks,
     ReportOwned,
     RequestShutdown,
@@ -93,21 +102,8 @@ from streamsrt.membership.values import (
     StatusChanged,
     TasksLost,
 )
-from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.types import JoinGroupResponse, SyncGroupResponse
-
-_NOT_STORED = (
-    "The broker could not store the group. If this continues, the group's record is larger than max.message.bytes of "
-    "__consumer_offsets or message.max.bytes of the brokers: raise them, run fewer stream threads, or use "
-    "group.protocol=streams"
-)
-_COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-
-
-class StepResult(NamedTuple):
-    session: Session
-    events: tuple[Event, ...] = ()
-    lead: Lead | None = None
 
 
 def step(session: Session, event: Happening, now_ms: int) -> ClassicSessionStep:
@@ -121,7 +117,7 @@ def step(session: Session, event: Happening, now_ms: int) -> ClassicSessionStep:
     session = _count(session, events)
     if session.ended:
         return ClassicSessionStep(session, events=events)
-    session = _rejoin_if_due(_rejoin_if_free(session, now_ms), now_ms)
+    session = _rejoin_if_due(rejoin_if_free(session, now_ms), now_ms)
     return act(session, events, lead if session.group is ClassicMemberState.LEADING else None, now_ms)
 
 
@@ -151,11 +147,7 @@ def _join(session: Session, _: Join, now_ms: int) -> StepResult:
     # A restarted process must not reuse the numbers of the previous one: numbers show which subscription an assignment
     # answers.
     unique = now_ms & 0x7FFF_FFFF
-    return StepResult(replace(_joining(session, "the member starts", now_ms), polled_at_ms=now_ms, unique=unique))
-
-
-def _joining(session: Session, reason: str, now_ms: int) -> Session:
-    return replace(session, group=ClassicMemberState.JOINING, rejoin=Rejoin(reason, now_ms, is_forced=True))
+    return StepResult(replace(joining(session, "the member starts", now_ms), polled_at_ms=now_ms, unique=unique))
 
 
 def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> StepResult:
@@ -182,21 +174,12 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Step
 
 def _all_released(session: Session, now_ms: int) -> StepResult:
     if session.shuts_down and not session.join_requested_shutdown and session.group in TAKING_PART:
-        return StepResult(_request_join(session, "the application is to shut down", now_ms))
+        return StepResult(request_join(session, "the application is to shut down", now_ms))
     if session.shuts_down and session.group is not ClassicMemberState.IN and session.join_requested_shutdown:
         return StepResult(session)
     if session.shutdown_wait_until_ms is not None and now_ms < session.shutdown_wait_until_ms:
         return StepResult(session)
-    return _leave_group(session)
-
-
-def _leave_group(session: Session) -> StepResult:
-    static = session.membership.instance_id is not None
-    # Otherwise the subscription stored by the broker would shut down the application again when the member returns.
-    remains = static and session.leave is not None and session.leave.remain and not session.join_requested_shutdown
-    if not session.member_id or remains:
-        return _end(session, (LeftGroup(),))
-    return StepResult(replace(session, group=ClassicMemberState.LEAVING, rejoin=None, join=None, sync=None))
+    return leave_group(session)
 
 
 def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> StepResult:
@@ -214,8 +197,8 @@ def _leave(session: Session, event: Leave, now_ms: int) -> StepResult:
     if session.group not in TAKING_PART or session.generation == NO_GENERATION:
         lost = (TasksLost("the member left while it was not part of the group"),) if session.held else ()
         if session.group in TAKING_PART and session.member_id and not lost:
-            return _leave_group(session)
-        return _end(session, (*lost, LeftGroup()))
+            return leave_group(session)
+        return end(session, (*lost, LeftGroup()))
     if session.held:
         return StepResult(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), (ReleaseTasks(),))
     return _all_released(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), now_ms)
@@ -224,11 +207,11 @@ def _leave(session: Session, event: Leave, now_ms: int) -> StepResult:
 def _unfit(session: Session, event: Unfit, now_ms: int) -> StepResult:
     if session.group is not ClassicMemberState.LEADING:
         return StepResult(session)
-    return _refused_by_leader(session, unlike_java(session.membership, event.reason))
+    return refused_by_leader(session, unlike_java(session.membership, event.reason))
 
 
 def _wanted(session: Session, event: RejoinWanted, now_ms: int) -> StepResult:
-    return StepResult(_request_join(session, event.reason, now_ms))
+    return StepResult(request_join(session, event.reason, now_ms))
 
 
 def _endpoints_found(session: Session, event: EndpointsFound, now_ms: int) -> StepResult:
@@ -246,12 +229,12 @@ def _request_failed(session: Session, event: RequestFailed, now_ms: int) -> Step
     in_flight = session.in_flight
     session = replace(session, in_flight=None, version=None)
     if in_flight is InFlight.LEAVE or session.group is ClassicMemberState.LEAVING:
-        return _after_leave(session)
+        return after_leave(session)
     if session.tasks is TaskState.STALE:
         return StepResult(replace(session, stale_leave_pending=False))
     if session.group not in TAKING_PART:
         return StepResult(session)
-    return _retry(session, event.reason, now_ms)
+    return retry(session, event.reason, now_ms)
 
 
 def _rebalance_failed(session: Session, event: RebalanceFailed, now_ms: int) -> StepResult:
@@ -259,7 +242,7 @@ def _rebalance_failed(session: Session, event: RebalanceFailed, now_ms: int) -> 
     session = replace(session, rebalance_in_flight=None, version=None)
     if not _is_awaited(session, lost):
         return StepResult(session)
-    return _retry(replace(session, join_was_lost=session.join_was_lost or lost is InFlight.JOIN), event.reason, now_ms)
+    return retry(replace(session, join_was_lost=session.join_was_lost or lost is InFlight.JOIN), event.reason, now_ms)
 
 
 def _is_awaited(session: Session, answered: InFlight | None) -> bool:
@@ -269,35 +252,35 @@ def _is_awaited(session: Session, answered: InFlight | None) -> bool:
 
 
 def _refused(session: Session, event: Refused, now_ms: int) -> StepResult:
-    return _fatal(session, event.error)
+    return fatal(session, event.error)
 
 
 def _answered(session: Session, event: Answered, now_ms: int) -> StepResult:
     answered = session.in_flight
     session = replace(session, in_flight=None)
     if answered is InFlight.LEAVE:
-        return _after_leave(session)
+        return after_leave(session)
     if answered is not InFlight.HEARTBEAT or session.group not in BEATING:
         return StepResult(session)
     if session.beat_generation != session.generation:
         # The lanes are two connections: a heartbeat may be overtaken by a whole generation.
-        return _recovered(session, now_ms)
+        return note_recovery(session, now_ms)
     code = event.response.error_code
     if code == ErrorCode.NONE:
-        return _recovered(session, now_ms)
+        return note_recovery(session, now_ms)
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
         return _rebalances(session, now_ms)
-    return _on_error(session, code, now_ms)
+    return on_error(session, code, now_ms)
 
 
 def _rebalances(session: Session, now_ms: int) -> StepResult:
     """Joins again, because the group waits for this member."""
-    session, events, _ = _recovered(session, now_ms)
+    session, events, _ = note_recovery(session, now_ms)
     if session.shutdown_wait_until_ms is not None and session.group is ClassicMemberState.IN and not session.held:
-        return StepResult(_leave_group(session).session, events)
+        return StepResult(leave_group(session).session, events)
     if session.group is not ClassicMemberState.IN:
         session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
-    return StepResult(_request_join(session, "the group rebalances", now_ms, is_forced=True), events)
+    return StepResult(request_join(session, "the group rebalances", now_ms, is_forced=True), events)
 
 
 def _rebalance_answered(session: Session, event: RebalanceAnswered, now_ms: int) -> StepResult:
@@ -321,13 +304,13 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         # The coordinator of a streams group assigns the tasks, but does not know the topology: the same request with its
         # text.
         session = replace(session, topology_wanted=True, join=None)
-        return StepResult(_request_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
+        return StepResult(request_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
         # The group is changing its protocol: members that waited in it were not counted.
-        return _retry(session, error_name(code), now_ms)
+        return retry(session, error_name(code), now_ms)
     if code != ErrorCode.NONE:
-        return _on_error(session, code, now_ms)
-    session, events, _ = _recovered(session, now_ms)
+        return on_error(session, code, now_ms)
+    session, events, _ = note_recovery(session, now_ms)
     changed = response.generation_id != session.generation
     session = replace(
         session,
@@ -369,8 +352,8 @@ def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
         return _rebalances(session, now_ms)
     if code != ErrorCode.NONE:
-        return _on_error(session, code, now_ms)
-    session, events, _ = _recovered(session, now_ms)
+        return on_error(session, code, now_ms)
+    session, events, _ = note_recovery(session, now_ms)
     session = replace(session, sync=None, group=ClassicMemberState.IN, synced_at_ms=now_ms, sent_at_ms=now_ms)
     change = _take(session, assigned_by(session, bytes(response.assignment)), now_ms)
     return StepResult(change.session, events + change.events)
@@ -382,13 +365,13 @@ def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -
 def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
     session = replace(session, stream_version=given.stream_version or session.stream_version)
     if given.error is not None:
-        return _refused_by_leader(session, given.error)
+        return refused_by_leader(session, given.error)
     if given.assignment is None:
         if session.tasks is TaskState.RELEASING and not session.held:
-            return _leave_group(session)
+            return leave_group(session)
         session, events = _take_statuses(session, given, now_ms) if given.statuses else (session, ())
         session = replace(session, missed_sync=True, idle_rounds=session.idle_rounds + 1)
-        return StepResult(_request_join(session, given.why_not, now_ms), events)
+        return StepResult(request_join(session, given.why_not, now_ms), events)
     assignment = given.assignment
     session = replace(
         session,
@@ -425,7 +408,7 @@ def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
     if changes:
         events += (AssignmentChanged(assignment.tasks, session.generation, assignment.why),)
     if given.is_stored:
-        session = _request_join(session, "the member continues after a restart", now_ms)
+        session = request_join(session, "the member continues after a restart", now_ms)
     return StepResult(session, events)
 
 
@@ -448,204 +431,20 @@ def _take_statuses(session: Session, given: Assigned, now_ms: int) -> tuple[Sess
 # ------------------------------------------------------------------------------------------------- reasons to join again
 
 
-def _request_join(session: Session, reason: str, now_ms: int, *, is_forced: bool = False) -> Session:
-    known = session.rejoin
-    if known is not None and (known.is_forced or not is_forced):
-        return session
-    return replace(session, rejoin=Rejoin(reason, now_ms, is_forced))
-
-
 def _rejoin_if_due(session: Session, now_ms: int) -> Session:
     if session.group is not ClassicMemberState.IN or session.rejoin is not None:
         return session
     if session.revoked and not is_held(session.revoked, session.held):
-        return replace(_request_join(session, "tasks are released", now_ms), revoked=NOTHING)
+        return replace(request_join(session, "tasks are released", now_ms), revoked=NOTHING)
     if session.tasks is not TaskState.RUNNING:
         return session
     if session.topology_wanted:
-        return _request_join(session, "the leader asks for the topology", now_ms)
+        return request_join(session, "the leader asks for the topology", now_ms)
     if not caught_up_warmups(session) <= session.reported_caught_up:
-        return _request_join(session, "a warm-up task has caught up", now_ms)
+        return request_join(session, "a warm-up task has caught up", now_ms)
     if session.rejoin_at_ms is not None and now_ms >= session.rejoin_at_ms:
-        return replace(_request_join(session, "the leader scheduled this rebalance", now_ms), rejoin_at_ms=None)
+        return replace(request_join(session, "the leader scheduled this rebalance", now_ms), rejoin_at_ms=None)
     return session
-
-
-# ------------------------------------------------------------------------------------------------------------- errors
-
-
-def _on_error(session: Session, code: int, now_ms: int) -> StepResult:
-    reason = error_name(code)
-    if code in _COORDINATOR_MOVED:
-        return _retry(replace(session, version=None), reason, now_ms)
-    if code == ErrorCode.UNKNOWN_MEMBER_ID:
-        return _lose_tasks(session, reason, now_ms)
-    if code == ErrorCode.ILLEGAL_GENERATION:
-        return _on_old_generation(session, now_ms)
-    if code == ErrorCode.UNKNOWN_SERVER_ERROR and session.group is ClassicMemberState.SYNCING:
-        return _retry_sync(session, reason, now_ms)
-    if is_retriable(code):
-        return _retry(session, reason, now_ms)
-    if code == ErrorCode.UNRELEASED_INSTANCE_ID:
-        return _retry_instance_id(session, now_ms)
-    is_forgotten = session.synced_generation == NO_GENERATION < session.generation and session.fences <= 1
-    if code == ErrorCode.FENCED_INSTANCE_ID and is_forgotten:
-        # A coordinator that was restarted knows members of the last generation only: it forgot that this one had joined.
-        return _lose_tasks(session, reason, now_ms)
-    return _fatal(session, classic_refusal(session.membership, code))
-
-
-def _retry_sync(session: Session, reason: str, now_ms: int) -> StepResult:
-    """Joins again after the broker could not store the group. Other requests succeed meanwhile, so that the back-off has a
-    count of its own."""
-    count = session.sync_failures + 1
-    failed = replace(
-        session,
-        missed_sync=True,
-        sync=None,
-        group=ClassicMemberState.IN,
-        sync_failures=count,
-        failures=max(session.failures, session.sync_failures),
-    )
-    change = _retry(failed, reason, now_ms)
-    is_reported = count & (count - 1) == 0
-    reported = (HeartbeatTrouble(f"{reason} at SyncGroup. {_NOT_STORED}"),) if is_reported else ()
-    return StepResult(_request_join(change.session, "the sync failed", now_ms), reported)
-
-
-def _retry_instance_id(session: Session, now_ms: int) -> StepResult:
-    session, recovered, _ = _recovered(session, now_ms)
-    membership, was_reported = session.membership, session.id_taken_since_ms is not None
-    since_ms = now_ms if session.id_taken_since_ms is None else session.id_taken_since_ms
-    left_ms = since_ms + membership.instance_id_wait_ms - now_ms
-    if left_ms <= 0:
-        return _fatal(session, classic_refusal(membership, ErrorCode.UNRELEASED_INSTANCE_ID))
-    until_ms = now_ms + min(membership.retry_backoff_max_ms, left_ms)
-    session = replace(session, id_taken_since_ms=since_ms, rebalance_back_off_until_ms=until_ms)
-    return StepResult(session, () if was_reported and not recovered else (*recovered, InstanceIdTaken(left_ms)))
-
-
-def _on_old_generation(session: Session, now_ms: int) -> StepResult:
-    """Keeps or loses the tasks of an old generation. A dynamic member is part of a newer one only if its own JoinGroup
-    arrived, with its claims; brokers keep a static one that missed a generation (KAFKA-13419)."""
-    if session.membership.instance_id is not None and not session.join_was_lost:
-        return _lose_tasks(session, "a generation of the group was missed", now_ms)
-    session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
-    return StepResult(_request_join(session, "the generation is old", now_ms, is_forced=True))
-
-
-def _retry(session: Session, reason: str, now_ms: int) -> StepResult:
-    """Schedules a retry. Tasks, generation and the pending request are kept."""
-    until_ms = now_ms + _back_off_ms(session, session.failures)
-    session = replace(
-        session,
-        failures=session.failures + 1,
-        sent_at_ms=now_ms - session.heartbeat_interval_ms,
-        back_off_until_ms=until_ms,
-        rebalance_back_off_until_ms=until_ms,
-        trouble_since_ms=now_ms if session.trouble_since_ms is None else session.trouble_since_ms,
-    )
-    return StepResult(session, (HeartbeatTrouble(reason),) if session.failures == 1 else ())
-
-
-def _back_off_ms(session: Session, failures: int) -> int:
-    membership = session.membership
-    return min(membership.retry_backoff_ms << min(failures, 16), membership.retry_backoff_max_ms)
-
-
-def _recovered(session: Session, now_ms: int) -> StepResult:
-    if session.trouble_since_ms is None:
-        return StepResult(session)
-    outage_ms = now_ms - session.trouble_since_ms
-    return StepResult(replace(session, failures=0, trouble_since_ms=None), (HeartbeatRecovered(outage_ms),))
-
-
-def _lose_tasks(session: Session, reason: str, now_ms: int) -> StepResult:
-    lost: tuple[Event, ...] = (TasksLost(reason),) if session.held else ()
-    if session.leave is not None:
-        return _end(session, (*lost, LeftGroup()))
-    session, recovered, _ = _recovered(session, now_ms)
-    back_off_ms = _back_off_ms(session, session.fences - 1) if session.fences else 0
-    session = replace(
-        _without_group(session),
-        tasks=TaskState.LOST,
-        fences=session.fences + 1,
-        back_off_until_ms=now_ms + back_off_ms,
-        rebalance_back_off_until_ms=now_ms + back_off_ms,
-    )
-    return StepResult(session, recovered + lost)
-
-
-def _without_group(session: Session) -> Session:
-    return replace(
-        session,
-        group=ClassicMemberState.OUT,
-        member_id="",
-        generation=NO_GENERATION,
-        synced_generation=NO_GENERATION,
-        join=None,
-        join_was_lost=False,
-        sync=None,
-        rejoin=None,
-        rejoin_at_ms=None,
-        missed_sync=False,
-        claimed=NOTHING,
-        revoked=NOTHING,
-        assigned=NOTHING,
-        echo=None,
-        returns=session.returns or session.echo is not None,
-        is_new=True,
-        reported_caught_up=frozenset(),
-        join_requested_shutdown=False,
-        shutdown_wait_until_ms=None,
-    )
-
-
-def _rejoin_if_free(session: Session, now_ms: int) -> Session:
-    """Joins anew, unless tasks are still being released or a request of the previous membership is in flight."""
-    if session.tasks not in {TaskState.LOST, TaskState.STALE} or session.lost_at is not None:
-        return session
-    if session.stale_leave_pending or session.in_flight is not None or session.rebalance_in_flight is not None:
-        return session
-    session = replace(
-        session,
-        tasks=TaskState.RUNNING,
-        offered=NOTHING,
-        member_id="",
-        polled_at_ms=now_ms,
-        partitions=frozenset(),
-        sources_missing_since_ms=None,
-        sources_missing_reported=False,
-        statuses=(),
-    )
-    return _joining(session, "the member starts over", now_ms)
-
-
-def _fatal(session: Session, error: StreamsError) -> StepResult:
-    if session.leave is not None:
-        return _end(session, (LeftGroup(),))
-    session = replace(session, group=ClassicMemberState.FATAL, ended=True, in_flight=None, rebalance_in_flight=None)
-    return StepResult(session, (MembershipFailed(error),))
-
-
-def _refused_by_leader(session: Session, error: StreamsError) -> StepResult:
-    """Leaves the group: the broker has accepted the member, so others would wait for it until its session expires. A
-    static member may return with its previous version."""
-    if session.leave is not None or session.membership.instance_id is not None:
-        return _fatal(session, error)
-    left = _leave_group(session)
-    return StepResult(left.session, (MembershipFailed(error),))
-
-
-def _end(session: Session, events: tuple[Event, ...]) -> StepResult:
-    ended = replace(session, group=ClassicMemberState.OUT, ended=True, in_flight=None, rebalance_in_flight=None)
-    return StepResult(ended, events)
-
-
-def _after_leave(session: Session) -> StepResult:
-    if session.tasks is not TaskState.STALE:
-        return _end(session, (LeftGroup(),))
-    return StepResult(replace(session, stale_leave_pending=False, member_id=""))
 
 
 # -------------------------------------------------------------------------------------------------------------- times
@@ -666,14 +465,14 @@ def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, .
     if session.shutdown_wait_until_ms is not None and now_ms >= session.shutdown_wait_until_ms:
         session = replace(session, shutdown_wait_until_ms=None)
         if session.tasks is TaskState.RELEASING and session.group is ClassicMemberState.IN and not session.held:
-            session = _leave_group(session).session
+            session = leave_group(session).session
     limit_ms = session.membership.rebalance_timeout_ms
     if must_poll(session) and now_ms >= session.polled_at_ms + limit_ms:
         # A static member keeps its place until its session expires, and sends nothing until then.
         leaves = bool(session.member_id) and session.membership.instance_id is None
         member_id = session.member_id
         session = replace(
-            _without_group(session), tasks=TaskState.STALE, stale_leave_pending=leaves, member_id=member_id
+            without_group(session), tasks=TaskState.STALE, stale_leave_pending=leaves, member_id=member_id
         )
         events += (TasksLost(f"the processing thread did not poll for {limit_ms} ms (max.poll.interval.ms)"),)
     return session, events

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.broker.group_shards import java_hash
 from streamsrt.wire import types
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode
 from tests.coordinator.broker.in_process import InProcessBroker
 
@@ -262,6 +263,23 @@ class TestGroups:
         assert f"Internal topics can't be created: {fields['name']}: " in answer.error_message
         assert why in answer.error_message
         assert broker.broker.topics.get("g-good-changelog") is None
+
+    def test_records_in_flight_in_a_repartition_topic_that_was_made_again_are_seen(
+        self, broker: InProcessBroker
+    ) -> None:
+        """The group's offset in the topic before it says nothing of these records."""
+        broker.create("t", 2)
+        broker.create("g-by-key-repartition")
+        broker.produce("g-by-key-repartition", b"1", b"2")
+        assert codes(broker.ask(commit("g", "g-by-key-repartition", {0: 2}), 9)) == {"g-by-key-repartition": [(0, 0)]}
+        joining = heartbeat("g")
+        joining.client_tags = [types.StreamsGroupHeartbeatRequest.KeyValue(key=TOPOLOGY_DIGEST, value="new")]
+        broker.ask(types.DeleteTopicsRequest(topics=[], topic_names=["g-by-key-repartition"], timeout_ms=0), 5)
+        broker.create("g-by-key-repartition")
+        broker.produce("g-by-key-repartition", b"3")
+        answer = broker.ask(joining)
+        assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+        assert "g-by-key-repartition: 1 record" in answer.error_message
 
     @pytest.mark.requirement("GA-068", "GA-069", "GA-070")
     @pytest.mark.parametrize("partitions", ["1", "7"])

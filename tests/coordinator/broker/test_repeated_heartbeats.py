@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.broker.repeated_heartbeats import SWEPT_FROM
 from coordinator.security.acls import ANONYMOUS
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_response, encode_request
@@ -136,3 +137,16 @@ def test_nothing_is_remembered_where_answers_wait_for_the_disk(tmp_path: Path) -
     broker.broker.topics.create("t", 1, {})
     assert broker.dispatcher._repeats.group_of(heartbeat("g")) is None
     broker.close()
+
+
+def test_what_does_not_hold_any_more_is_forgotten(settled: InProcessBroker) -> None:
+    """An answer keeps the whole group and all topics as they were when it was given."""
+    ask(settled, frame(epoch=-1))
+    for number in range(3 * SWEPT_FROM):
+        name = f"n{number}"
+        epoch = join(settled, name)
+        for _ in range(2):
+            epoch = ask(settled, frame(name, epoch))[1].member_epoch
+        assert settled.dispatcher._repeats.answer(memoryview(frame(name, epoch)), "127.0.0.1", ANONYMOUS) is not None
+        ask(settled, frame(name, epoch=-1))
+    assert 1 <= remembered(settled) <= SWEPT_FROM

@@ -18,7 +18,7 @@ from tests.coordinator.broker.transactional import (
 )
 
 FENCED, OLD_EPOCH, UNKNOWN_MAPPING, WRONG_STATE, CONCURRENT = 90, 47, 49, 48, 51
-UNSTABLE = 88
+UNSTABLE, UNKNOWN_PARTITION = 88, 3
 
 
 @pytest.fixture
@@ -225,6 +225,46 @@ class TestOffsets:
         producer.add_offsets("g")
         assert producer.commit_offset("g", "t", 0, 5, metadata="m" * 5000) == 12
         producer.commit()
+        assert fetched_offset(broker, "g", "t") == (0, -1)
+
+    def test_not_for_what_does_not_exist(self, broker: InProcessBroker, producer: TransactionalProducer) -> None:
+        producer.add_offsets("g")
+        assert producer.commit_offset("g", "nosuch", 0, 5) == UNKNOWN_PARTITION
+        assert producer.commit_offset("g", "t", 2, 5) == UNKNOWN_PARTITION
+        assert producer.commit_offset("g", "t", 1, 5) == 0
+        assert producer.commit() == 0
+        assert fetched_offset(broker, "g", "nosuch") == (0, -1)
+        assert fetched_offset(broker, "g", "t", 2) == (0, -1)
+        assert fetched_offset(broker, "g", "t", 1) == (0, 5)
+
+    def test_of_known_and_unknown_partitions_each_has_its_answer(
+        self, broker: InProcessBroker, producer: TransactionalProducer
+    ) -> None:
+        producer.add_offsets("g")
+        request = types.TxnOffsetCommitRequest
+        entries = [request.TxnOffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in (0, 7)]
+        answer = broker.ask(
+            request(
+                transactional_id=producer.name,
+                group_id="g",
+                producer_id=producer.producer.id,
+                producer_epoch=producer.producer.epoch,
+                topics=[request.TxnOffsetCommitRequestTopic(name="t", partitions=entries)],
+            ),
+            5,
+        )
+        (topic,) = answer.topics
+        assert {e.partition_index: e.error_code for e in topic.partitions} == {0: 0, 7: UNKNOWN_PARTITION}
+
+    def test_none_of_a_deleted_topic_for_one_of_its_name(
+        self, broker: InProcessBroker, producer: TransactionalProducer
+    ) -> None:
+        """A consumer would pass over the new topic's first records."""
+        producer.add_offsets("g")
+        broker.ask(types.DeleteTopicsRequest(topics=[], topic_names=["t"], timeout_ms=0), 5)
+        assert producer.commit_offset("g", "t", 0, 1_000) == UNKNOWN_PARTITION
+        assert producer.commit() == 0
+        broker.create("t", 2)
         assert fetched_offset(broker, "g", "t") == (0, -1)
 
     @pytest.mark.parametrize("version", range(6))

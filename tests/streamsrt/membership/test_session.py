@@ -183,14 +183,29 @@ def test_what_may_last_is_not_asked_for_more_often(status: list[Any]) -> None:
 @pytest.mark.requirement("SG-023", "SG-100")
 def test_open_tasks_are_reported_at_once_and_only_open_ones() -> None:
     scenario = Scenario().joined()
-    scenario.answer(2, active=[A0, A1], standby=[], warmup=[])
-    assert scenario.told(AssignmentChanged)[-1] == AssignmentChanged(active(A0, A1), 2)
+    scenario.answer(2, active=[], standby=[A0, A1], warmup=[])
+    assert scenario.told(AssignmentChanged)[-1] == AssignmentChanged(Tasks(standby=frozenset({A0, A1})), 2)
     assert scenario.step.request is None
-    scenario.on(ReportOwned(active(A0)))
-    assert lists(scenario.sent()) == ({A0}, set(), set())
-    scenario.on(ReportOwned(active(A0, A1)))
+    scenario.on(ReportOwned(Tasks(standby=frozenset({A0}))))
+    assert lists(scenario.sent()) == (set(), {A0}, set())
+    scenario.on(ReportOwned(Tasks(standby=frozenset({A0, A1}))))
     assert scenario.step.request is None, "a heartbeat is in flight"
     scenario.answer(2)
+    assert lists(scenario.sent()) == (set(), {A0, A1}, set())
+    assert scenario.session.state is MemberState.STABLE
+
+
+@pytest.mark.requirement("SG-100")
+def test_an_active_task_that_is_to_be_opened_is_named_before_it_is_open() -> None:
+    """Without its name in the list, the coordinator could give it to another member at once."""
+    scenario = Scenario().joined()
+    scenario.answer(2, active=[A0, A1], standby=[], warmup=[])
+    assert scenario.step.request is None
+    scenario.on(ReportOwned(active(A0)))
+    assert lists(scenario.sent()) == ({A0, A1}, set(), set())
+    assert scenario.session.state is MemberState.RECONCILING
+    scenario.answer(2)
+    scenario.on(ReportOwned(active(A0, A1)))
     assert lists(scenario.sent()) == ({A0, A1}, set(), set())
     assert scenario.session.state is MemberState.STABLE
 
@@ -238,7 +253,7 @@ def test_a_revocation_is_not_confirmed_while_the_task_may_still_be_opened() -> N
     assert scenario.step.request is None
     assert first > heard
     scenario.on(session.OwnedReported(active(A0, A1), first))
-    assert lists(scenario.sent()) == ({A0, A1}, set(), set())
+    assert lists(scenario.sent()) == ALL_NULL, "it was named before"
     scenario.answer(3)
     scenario.on(session.OwnedReported(active(A0), scenario.session.assigned_at))
     assert lists(scenario.sent()) == ({A0}, set(), set())

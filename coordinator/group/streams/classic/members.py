@@ -97,11 +97,16 @@ def _join(
         beat = _heartbeat_of(group, request, member_id, subscription, image)
     side = ClassicSide(request.session_timeout_ms, protocol)
     decision = handle_classic_join(group, beat, context, now_ms, image=image, config=config, side=side)
-    current = applied(group, decision.records).current[member_id]
+    after = applied(group, decision.records)
     response = types.JoinGroupResponse(
-        generation_id=current.epoch, protocol_type=CONSUMER, protocol_name=protocol.name, leader="", member_id=member_id
+        generation_id=after.current[member_id].epoch,
+        protocol_type=CONSUMER,
+        protocol_name=protocol.name,
+        leader="",
+        member_id=member_id,
     )
-    rejoined = SoftUpdate(group.group_id, {"must_rejoin": group.soft.must_rejoin - {member_id}})
+    others = group.soft.must_rejoin.intersection(after.members) - {member_id}
+    rejoined = SoftUpdate(group.group_id, {"must_rejoin": others})
     return replace(
         decision,
         soft=(*decision.soft, rejoined),

@@ -259,6 +259,38 @@ def test_a_failover_gives_whole_sessions_and_goes_on() -> None:
     assert list(again.state.groups["g"].members) == ["m"]  # type: ignore[union-attr]
 
 
+def classic_join(instance_id: str) -> types.JoinGroupRequest:
+    subscription = types.ConsumerProtocolSubscription(topics=["foo"])
+    protocol = types.JoinGroupRequest.JoinGroupRequestProtocol(
+        name="range", metadata=encode_record_value(subscription, 1)
+    )
+    return types.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        group_instance_id=instance_id,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+@pytest.mark.requirement("GA-045")
+def test_a_static_member_of_the_classic_protocol_is_removed_by_its_instance_alone() -> None:
+    """The answer names it as the request does: by that, Java's Admin finds the result of each member."""
+    shard = shard_with(**{"group.consumer.migration.policy": "bidirectional"})
+    ask(shard, join())
+    for name in ("i", "k"):
+        assert ask(shard, classic_join(name), 9, unique="x").error_code == 0
+    identity = types.LeaveGroupRequest.MemberIdentity
+    request = types.LeaveGroupRequest(
+        group_id="g", members=[identity(group_instance_id="i"), identity(group_instance_id="nobody")]
+    )
+    answer = ask(shard, request, 5)
+    found = [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members]
+    assert found == [("", "i", 0), ("", "nobody", ErrorCode.UNKNOWN_MEMBER_ID)]
+    assert sorted(shard.state.groups["g"].members) == ["k-x", "m"]  # type: ignore[union-attr]
+
+
 class Hoarding:
     """An assignor that gives everything to one member, as long as it wants to."""
 

@@ -206,6 +206,32 @@ def test_classic_members_that_are_left_alone_are_a_classic_group_again() -> None
     assert set(scene.live.members) == {a.member_id, b.member_id}
 
 
+def test_a_member_that_a_request_names_twice_leaves_once() -> None:
+    """Its tasks go to the members that stay."""
+    scene = scene_with()
+    a, b = classic_group(scene)
+    c = Streams(scene)
+    c.join()
+    settle(scene, [a, b], [c])
+    scene.ask(leave_request(a.member_id, a.member_id, b.member_id))
+    assert streams_group(scene).members.keys() == {"C"}
+    settle(scene, [], [c])
+    assert c.tasks == "0_0 0_1 0_2 0_3 0_4 0_5"
+
+
+def test_a_member_that_is_gone_is_not_waited_for() -> None:
+    scene = scene_with()
+    a, b = classic_group(scene)
+    c = Streams(scene)
+    c.join()
+    assert (a.beat(), b.beat()) == (27, 27)
+    assert streams_group(scene).soft.must_rejoin == {a.member_id, b.member_id}
+    a.leave()
+    assert streams_group(scene).soft.must_rejoin == {b.member_id}
+    b.join()
+    assert not streams_group(scene).soft.must_rejoin
+
+
 @pytest.mark.requirement("SG-317")
 def test_a_streams_member_that_falls_silent_leaves_the_classic_ones_alone() -> None:
     scene = scene_with()
