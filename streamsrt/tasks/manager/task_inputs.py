@@ -2,7 +2,8 @@
 
 1. Fetched data of a partition that no running task reads is dropped.
 2. A partition with more than ``input_buffer_bytes``, or its share of ``all_input_bytes`` where that is less, is paused until
-   half of it is processed. What fetches of a few records take beside those counts, too.
+   half of it is processed. What fetches of a few records take beside those counts, too. Partitions without input have no
+   share: the others need not be fetched in small pieces.
 3. A task with several partitions begins when the broker has answered for each of them: what has old timestamps comes first.
 4. If the log no longer has a position, the partition's reset policy applies.
 """
@@ -53,6 +54,8 @@ class TaskInputs:
         self._buffer_bytes = buffer_bytes
         self._all_bytes = all_bytes
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
+        self._filled: set[TopicPartition] = set()
+        """The partitions that have a share."""
 
     def start(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Starts fetching for a running task; ``partitions``: only these."""
@@ -72,6 +75,7 @@ class TaskInputs:
             self._awake.wake(owned)
         for tp in leaving:
             self._by_partition.pop(tp, None)
+            self._filled.discard(tp)
             owned.inputs.pop(tp, None)
             owned.paused.discard(tp)
             if partitions is not None:
@@ -80,7 +84,7 @@ class TaskInputs:
 
     def _limit_bytes(self) -> int:
         """What a partition may have."""
-        share_bytes = max(_SMALLEST_SHARE_BYTES, self._all_bytes // max(1, len(self._by_partition)))
+        share_bytes = max(_SMALLEST_SHARE_BYTES, self._all_bytes // max(1, len(self._filled)))
         return min(self._buffer_bytes, share_bytes)
 
     def take(self, fetched: Fetched) -> None:
@@ -99,6 +103,7 @@ class TaskInputs:
             return
         buffer = owned.inputs[tp]
         buffer.add(fetched)
+        self._filled.add(tp)
         owned.task.note_high_watermark(*tp, fetched.readable_end)
         if buffer.held_bytes > self._limit_bytes() and tp not in owned.paused:
             owned.paused.add(tp)
@@ -129,6 +134,7 @@ class TaskInputs:
                 except DecodeError as error:
                     raise unreadable_batch(tp, buffer.position, error) from error
                 if columns is None:
+                    self._filled.discard(tp)
                     break
                 task.add_batch(*tp, columns)
             if tp in owned.paused and buffer.held_bytes <= self._limit_bytes() // 2:
