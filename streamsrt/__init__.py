@@ -36,7 +36,9 @@ imports :mod:`streamsrt.wire` and :mod:`streamsrt.assignment`) does not load the
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False
+"""Not imported: the module ``typing`` takes longer than all before it, and the command can't take care of Ctrl-C yet."""
 
 if TYPE_CHECKING:
     from streamsrt.app import KafkaStreams
@@ -69,11 +71,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module 'streamsrt' has no attribute {name!r}")
-    return getattr(importlib.import_module(module), name)
+    found: object = getattr(importlib.import_module(module), name)
+    return found
 
 
 def __dir__() -> list[str]:

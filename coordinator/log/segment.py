@@ -114,11 +114,17 @@ class Segment:
 
     @property
     def file(self) -> SharedFile:
-        """The open file."""
+        """The open file. Raises :class:`LogStorageError`, after which a later use may succeed."""
         if self._file is None:
             # One that a reader still holds is shared: slow readers of many segments don't use up the descriptors.
-            self._file = self._closed_file() or SharedFile(self.path, os.O_RDWR)
+            self._file = self._closed_file() or self._opened()
         return self._file
+
+    def _opened(self) -> SharedFile:
+        try:
+            return SharedFile(self.path, os.O_RDWR)
+        except OSError as error:
+            raise LogStorageError(self.path, error, "could not be opened") from error
 
     @property
     def is_open(self) -> bool:
@@ -188,13 +194,12 @@ class Segment:
         def visit(header: BatchHeader, _: memoryview) -> None:
             index.add(header.base_offset, header.next_offset, header.size_bytes, header.max_timestamp)
 
-        fault = scan_batches(
-            self.file.fd,
-            position=0,
-            size_bytes=self.size_bytes,
-            expected=self.expected(),
-            visit=visit,
-        )
+        try:
+            fault = scan_batches(
+                self.file.fd, position=0, size_bytes=self.size_bytes, expected=self.expected(), visit=visit
+            )
+        except OSError as error:
+            raise LogStorageError(self.path, error, "could not be read") from error
         if fault is not None:
             raise CorruptLogError(self.path, fault.position, fault.reason, (fault.expected_offset, None))
         index.save(self.index_path)
@@ -272,7 +277,7 @@ class Segment:
             if end == start:
                 if not whole_first:
                     return None
-                base_offset, batch_length, last_delta = FRAME.unpack(os.pread(self.file.fd, FRAME.size, start))
+                base_offset, batch_length, last_delta = FRAME.unpack(self._read(FRAME.size, start))
                 end, next_offset = start + FRAME_BYTES + batch_length, base_offset + last_delta + 1
         self._remember(next_offset, end)
         return SegmentRecords(FileRecords(self.file, start, end - start), next_offset)
@@ -304,7 +309,7 @@ class Segment:
     def _frames(self, position: int) -> Iterator[tuple[int, int, int, int]]:
         """(position, base offset, last offset, size) of each batch from ``position`` on."""
         while position < self.size_bytes:
-            chunk = os.pread(self.file.fd, min(_WALK_BYTES, self.size_bytes - position), position)
+            chunk = self._read(min(_WALK_BYTES, self.size_bytes - position), position)
             at = 0
             while len(chunk) - at >= FRAME.size:
                 base_offset, batch_length, last_delta = FRAME.unpack_from(chunk, at)
@@ -313,6 +318,9 @@ class Segment:
             if at == 0:
                 return
             position += at
+
+    def _read(self, size_bytes: int, position: int) -> bytes:
+        return FileRecords(self.file, position, size_bytes).read()
 
     def _remember(self, offset: int, position: int) -> None:
         if len(self._positions) >= _POSITIONS_REMEMBERED:
@@ -325,9 +333,9 @@ class Segment:
             return None
         position = max(self.index.position_before_timestamp(timestamp_ms), self.index.position_before(from_offset))
         while position < self.size_bytes:
-            header = read_header(os.pread(self.file.fd, HEADER_SIZE_BYTES, position), 0)
+            header = read_header(self._read(HEADER_SIZE_BYTES, position))
             if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset:
-                return memoryview(os.pread(self.file.fd, header.size_bytes, position))
+                return memoryview(self._read(header.size_bytes, position))
             position += header.size_bytes
         return None
 
@@ -336,7 +344,7 @@ class Segment:
         if offset >= self.index.next_offset:
             return self.size_bytes, self.index.next_offset
         position = self.position_of(offset)
-        base_offset: int = FRAME.unpack(os.pread(self.file.fd, FRAME.size, position))[0]
+        base_offset: int = FRAME.unpack(self._read(FRAME.size, position))[0]
         return position, min(base_offset, offset)
 
     def bytes_between(self, offset: int, end: int) -> int:
@@ -350,7 +358,7 @@ class Segment:
         largest = -1
         position = self.position_of(offset)
         while position < self.size_bytes:
-            header = read_header(os.pread(self.file.fd, HEADER_SIZE_BYTES, position))
+            header = read_header(self._read(HEADER_SIZE_BYTES, position))
             largest = max(largest, header.max_timestamp)
             position += header.size_bytes
         return largest

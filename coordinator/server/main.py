@@ -12,6 +12,7 @@ exit code   meaning
 2           a setting or argument is wrong
 3           the address can't be bound
 4           the data directory can't be used: locked, of another format, corrupt or not accessible
+130         Ctrl-C before it served, or a second one: the logs are checked at the next start
 ==========  ====================================================================================
 """
 

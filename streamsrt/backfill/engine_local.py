@@ -149,7 +149,10 @@ def _start() -> _Worker:
     ours, theirs = socket.socketpair()
     with theirs:
         number = theirs.fileno()
-        process = subprocess.Popen([sys.executable, "-c", _PROGRAM, str(number), *sys.path], pass_fds=[number])
+        # Ctrl-C is for the engine, which stops them: to a terminal, they are another job.
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(number), *sys.path], pass_fds=[number], process_group=0
+        )
     return _Worker(process, Connection(ours.detach()))
 
 
@@ -176,7 +179,7 @@ def work(number: int) -> None:
     while True:
         try:
             directory, task_id, bootstrap_servers = connection.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         try:
             manifest = run_task(directory, task_id, bootstrap_servers=bootstrap_servers)

@@ -4,7 +4,7 @@
 module                  commands
 ======================  =====================================================================
 ``entry``               the entry point: collects the commands, turns errors into messages
-``early_stop``          SIGTERM and Ctrl-C before an application has started
+``early_stop``          SIGTERM and Ctrl-C before an application has started, and Ctrl-C in other commands
 ``run``                 ``run``
 ``init``                ``init``
 ``project_files``       what ``init`` writes
@@ -54,12 +54,19 @@ by the group; 7 another instance asked all of them to stop; 130 interrupted; 143
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has ended."""
+
 
 def main() -> None:
     """The console script. Signals are taken care of before anything that takes long to import."""
+    import signal
     import sys
 
-    from streamsrt.cli.early_stop import INTERRUPTED, StoppedEarlyError, early_stop
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, leave_at_once)
+
+    from streamsrt.cli.early_stop import StoppedEarlyError, early_stop
 
     try:
         with early_stop(sys.argv[1:]):
@@ -69,3 +76,11 @@ def main() -> None:
         sys.exit(stopped.exit_code(sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def leave_at_once(_number: int, _frame: object) -> None:
+    """What Ctrl-C does while modules are imported, and when the command is over. Nothing is open then that would have to be
+    closed, and whoever is interrupted by an exception may print it."""
+    import os
+
+    os._exit(INTERRUPTED)

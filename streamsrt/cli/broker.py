@@ -49,7 +49,7 @@ def broker(
     Commands in the same directory find it without --bootstrap-servers, unless --data-dir names another directory.
 
     Exit codes: 0 stopped; 1 the broker or its disk failed; 2 a setting or an option is wrong; 3 the address can't be
-    listened on; 4 the data directory can't be used.
+    listened on; 4 the data directory can't be used; 130 Ctrl-C before it served, or a second one.
     """
     command = [sys.executable, "-m", "coordinator", "--data-dir", str(data_dir), "--host", host, "--port", str(port)]
     if data_dir == HOME / DATA_FOLDER:

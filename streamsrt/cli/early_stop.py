@@ -1,6 +1,7 @@
-"""SIGTERM and Ctrl-C before an application has started: a clean end with a message.
+"""SIGTERM and Ctrl-C before an application has started: a clean end with a message. And Ctrl-C in all other commands.
 
-1. It is imported before all modules that are slow to import.
+1. It is imported before all modules that are slow to import. Until then, and while a command that runs no application is
+   imported, Ctrl-C ends the process (:func:`streamsrt.cli.leave_at_once`).
 2. The handler raises an exception, so that what has begun is closed. Where the exception arises in a function that is
    called by C (a finalizer, a callback of a parser), Python reports and drops it: the signal is then sent again. What fails
    because of the dropped exception is not reported.
@@ -17,8 +18,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from types import FrameType
 
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C has ended."""
+from streamsrt.cli import INTERRUPTED, leave_at_once
 
 TERMINATED = 143
 """The exit code of a command that was to end by itself, and that SIGTERM has ended before."""
@@ -65,29 +65,58 @@ def early_stop(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in _USUAL}
+    try:
+        with _sent_again_if_dropped():
+            _told.clear()
+            stop_until(lambda: False)
+            yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, Ctrl-C raises KeyboardInterrupt where it would end the process at once: what is open gets closed."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not leave_at_once
+    ):
+        yield
+        return
+    try:
+        with _sent_again_if_dropped():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            yield
+    finally:
+        signal.signal(signal.SIGINT, leave_at_once)
+
+
+@contextmanager
+def _sent_again_if_dropped() -> Iterator[None]:
+    """Rule 2."""
     hook = sys.unraisablehook
-    dropped: list[StoppedEarlyError] = []
+    dropped: list[StoppedEarlyError | KeyboardInterrupt] = []
     again: list[threading.Timer] = []
 
     def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
         error = unraisable.exc_value
-        if not isinstance(error, StoppedEarlyError):
+        if not isinstance(error, StoppedEarlyError | KeyboardInterrupt):
             hook(unraisable)
             return
         dropped.append(error)
+        number = error.signal if isinstance(error, StoppedEarlyError) else signal.SIGINT
         # Not here: an exception that is raised by this function would be dropped, too. On a busy machine, the time may be
         # over before the timer's thread has reported its start.
         is_started = False
         while not is_started:
-            again.append(threading.Timer(_AGAIN_S * len(dropped), os.kill, (os.getpid(), error.signal)))
+            again.append(threading.Timer(_AGAIN_S * len(dropped), os.kill, (os.getpid(), number)))
             try:
                 again[-1].start()
                 is_started = True
-            except StoppedEarlyError as too_early:
+            except (StoppedEarlyError, KeyboardInterrupt) as too_early:
                 dropped.append(too_early)
 
-    _told.clear()
-    stop_until(lambda: False)
     sys.unraisablehook = on_unraisable
     try:
         yield
@@ -99,8 +128,6 @@ def early_stop(arguments: Sequence[str]) -> Iterator[None]:
         for timer in again:
             timer.cancel()
         sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def stop_until(has_started: Callable[[], bool]) -> None:

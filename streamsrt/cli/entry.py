@@ -14,7 +14,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from streamsrt.cli.early_stop import INTERRUPTED, StoppedEarlyError, early_stop
+from streamsrt.cli import INTERRUPTED
+from streamsrt.cli.early_stop import StoppedEarlyError, early_stop, interruptible
 
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -118,7 +119,9 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with early_stop(given):
-            command_line(next((each for each in given if not each.startswith("-")), None))(given)
+            app = command_line(next((each for each in given if not each.startswith("-")), None))
+            with interruptible():
+                app(given)
     except StoppedEarlyError as stopped:
         sys.exit(stopped.exit_code(given))
     except KeyboardInterrupt:

@@ -25,7 +25,6 @@ from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wording import counted
 
-_TIMEOUT_S = 30.0
 _LEAVE_EPOCH = -1
 _AWAY_EPOCH = -2
 _REASON = "removed by streamsrt groups remove-members"
@@ -131,7 +130,7 @@ def remove(network: NetworkThread, group: str, chosen: Sequence[ListedMember]) -
         beat = types.StreamsGroupHeartbeatRequest(
             group_id=group, member_id=each.member_id, member_epoch=_LEAVE_EPOCH, instance_id=each.instance_id
         )
-        answer = network.request(beat, coordinator_of=group).result(_TIMEOUT_S)
+        answer = network.request(beat, coordinator_of=group).result()
         if answer.error_code not in _GONE:
             reason = answer.error_message or error_name(answer.error_code)
             failed.append(f"{each.instance_id or each.member_id} was not removed: {reason}")
@@ -154,7 +153,7 @@ def _leave_group(network: NetworkThread, group: str, members: Sequence[ListedMem
             for each in members
         ],
     )
-    answer = network.request(request, coordinator_of=group).result(_TIMEOUT_S)
+    answer = network.request(request, coordinator_of=group).result()
     if answer.error_code:
         return [f"no member was removed from group {group}: {error_name(answer.error_code)}"]
     return [

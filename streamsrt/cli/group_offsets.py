@@ -32,7 +32,6 @@ from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wording import counted
 
-_TIMEOUT_S = 30.0
 _COLUMNS = ["group", "topic", "partition", "current_offset", "new_offset"]
 _INTERNAL = (CHANGELOG_SUFFIX, "-repartition")
 _DURATION = re.compile(
@@ -161,7 +160,7 @@ def _delete(network: NetworkThread, group: str, partitions: Collection[TopicPart
         group_id=group,
         topics=[request.OffsetDeleteRequestTopic(name=name, partitions=each) for name, each in by_topic.items()],
     )
-    response = network.request(message, coordinator_of=group).result(_TIMEOUT_S)
+    response = network.request(message, coordinator_of=group).result()
     codes = [response.error_code, *(each.error_code for topic in response.topics for each in topic.partitions)]
     for code in codes:
         if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:

@@ -6,6 +6,7 @@
 3. CSV has a first line with the names of its columns. The value of a record is the JSON object of its row, its key and
    timestamp are columns that are named.
 4. If a line can't be read, the error has its number. Everything before it is written, and nothing after it.
+5. Lines may come slowly, from a person or a log: what has come does not wait for more.
 """
 
 from __future__ import annotations
@@ -52,6 +53,23 @@ class LineFormat:
 
 T = TypeVar("T")
 Read = Callable[[BinaryIO, LineFormat], Iterator[InputRecord]]
+
+
+class AsItComes(io.RawIOBase):
+    """A stream that may make its reader wait. ``before_waiting`` is called before each time."""
+
+    def __init__(self, stream: io.BufferedIOBase, before_waiting: Callable[[], None]) -> None:
+        self._stream = stream
+        self._before_waiting = before_waiting
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: memoryview) -> int:  # type: ignore[override]  # what io.BufferedReader gives
+        self._before_waiting()
+        data = self._stream.read1(len(room))
+        room[: len(data)] = data
+        return len(data)
 
 
 def read_lines(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, cast
 
 import orjson
 import typer
@@ -17,7 +18,7 @@ import typer
 from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, JsonText, decoder, encoder
-from streamsrt.cli.record_input import READERS, InputRecord, LineFormat, shown_header, shown_text
+from streamsrt.cli.record_input import READERS, AsItComes, InputRecord, LineFormat, shown_header, shown_text
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
@@ -32,6 +33,7 @@ from topology.graph.internal_topics import deleted_after_ms
 logger = logging.getLogger(__name__)
 
 _BATCH_RECORDS = 1000
+_READ_BYTES = 1 << 16
 _REPORTED_RECORDS = 20
 """So many records that can't be decoded are named one by one."""
 _FORMATS = ", ".join(FORMATS)
@@ -97,21 +99,19 @@ def produce(
             partitions=partitions,
         )
         collector = RecordCollector(network.producer.send, lambda _name: partitions)
-        count, oldest_ms, refused = 0, None, _Refused()
-        network.producer.on_refused = refused
+        network.producer.on_refused = refused = _Refused()
+        sending = _Sending(collector, topic, common, timestamp_ms, partition)
+        # As the stream of bytes that standard input is, for the type checker.
+        stdin = AsItComes(cast(io.BufferedIOBase, sys.stdin.buffer), sending.send)
         try:
-            for records in _batches(read(sys.stdin.buffer, reading)):
-                now_ms = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
-                _collect(collector, topic, records, common, now_ms, partition)
-                count += len(records)
-                times = [now_ms if each.timestamp is None else each.timestamp for each in records]
-                oldest_ms = min(times) if oldest_ms is None else min(oldest_ms, *times)
+            for record in read(io.BufferedReader(stdin, _READ_BYTES), reading):
+                sending.add(record)
         finally:
-            collector.flush()
+            sending.send()
             network.producer.flush()
-            note(f"{counted(count - refused.count, 'record')} written to {topic}")
-        if oldest_ms is not None:
-            _warn_of_retention(network.admin, topic, oldest_ms)
+            note(f"{counted(sending.count - refused.count, 'record')} written to {topic}")
+        if sending.oldest_ms is not None:
+            _warn_of_retention(network.admin, topic, sending.oldest_ms)
     if refused.count:
         raise ProductionError(f"the broker refused {counted(refused.count, 'record')}; all others are written")
 
@@ -156,43 +156,54 @@ def _header(text: str) -> tuple[str, bytes]:
     return name, value.encode()
 
 
-def _batches(records: Iterator[InputRecord]) -> Iterator[list[InputRecord]]:
-    """What stands before a line that can't be read comes before its error."""
-    batch: list[InputRecord] = []
-    unreadable: ConfigError | None = None
-    try:
-        for record in records:
-            batch.append(record)
-            if len(batch) == _BATCH_RECORDS:
-                yield batch
-                batch = []
-    except ConfigError as error:
-        unreadable = error
-    if batch:
-        yield batch
-    if unreadable is not None:
-        raise unreadable
+class _Sending:
+    """Sends records, many at once. ``common``: headers of all; ``timestamp_ms``, ``partition``: of records without one."""
 
+    def __init__(
+        self,
+        collector: RecordCollector,
+        topic: str,
+        common: tuple[tuple[str, bytes], ...],
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> None:
+        self._collector = collector
+        self._topic = topic
+        self._common = common
+        self._timestamp_ms = timestamp_ms
+        self._partition = partition
+        self._records: list[InputRecord] = []
+        self.count = 0
+        """How many were sent."""
+        self.oldest_ms: int | None = None
 
-def _collect(
-    collector: RecordCollector,
-    topic: str,
-    records: Sequence[InputRecord],
-    common: tuple[tuple[str, bytes], ...],
-    now_ms: int,
-    partition: int | None,
-) -> None:
-    """``now_ms`` and ``partition``: of records without one."""
-    keys, values, timestamps, own_partitions, headers = zip(*records, strict=True)
-    partitions = [partition if own is None else own for own in own_partitions]
-    collector.add(
-        topic,
-        keys,
-        values,
-        [now_ms if at is None else at for at in timestamps],
-        [(*each, *common) for each in headers] if common or any(headers) else None,
-        partitions if any(each is not None for each in partitions) else None,
-    )
+    def add(self, record: InputRecord) -> None:
+        self._records.append(record)
+        if len(self._records) == _BATCH_RECORDS:
+            self._collect()
+
+    def send(self) -> None:
+        """Sends all that were added."""
+        if self._records:
+            self._collect()
+        self._collector.flush()
+
+    def _collect(self) -> None:
+        records, self._records = self._records, []
+        now_ms = self._timestamp_ms if self._timestamp_ms is not None else time.time_ns() // 1_000_000
+        keys, values, own_timestamps, own_partitions, headers = zip(*records, strict=True)
+        timestamps = [now_ms if at is None else at for at in own_timestamps]
+        partitions = [self._partition if own is None else own for own in own_partitions]
+        self._collector.add(
+            self._topic,
+            keys,
+            values,
+            timestamps,
+            [(*each, *self._common) for each in headers] if self._common or any(headers) else None,
+            partitions if any(each is not None for each in partitions) else None,
+        )
+        self.count += len(records)
+        self.oldest_ms = min(timestamps) if self.oldest_ms is None else min(self.oldest_ms, *timestamps)
 
 
 def consume(

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streamsrt.app import KafkaStreams
+from streamsrt.cli import INTERRUPTED
 from streamsrt.cli.application import Application, load_topology
 from streamsrt.cli.arguments import (
     Config,
@@ -29,7 +30,7 @@ from streamsrt.cli.arguments import (
     Until,
     until_of,
 )
-from streamsrt.cli.early_stop import INTERRUPTED, TERMINATED, stop_until
+from streamsrt.cli.early_stop import TERMINATED, stop_until
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import LINES, note, print_json
 from streamsrt.cli.properties import read_properties

@@ -22,6 +22,7 @@
 - ``network``                   all network I/O of an application, on its own thread beside the processing thread
 - ``offsets``                   committed offsets of a group: OffsetCommit and OffsetFetch with member id and epoch, by
                                 topic name
+- ``produce_requests``          one Produce request of the producer: its version, what it says, its answer
 - ``producer``                  the idempotent producer of encoded record batches (KIP-98)
 - ``reading``                   reads topics from start to end, for commands
 - ``refused_batches``           handles a record batch that the broker refused: its records one by one, its halves, the

@@ -229,7 +229,10 @@ class Cluster:
             elif found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 text = f"{text.rstrip('.')}. {missing_acl('WRITE', 'transactional-id', [key], who, prefix=prefix)}"
             raise RequestFailedError(text, found.error_code)
-        self.brokers.setdefault(found.node_id, Broker(found.node_id, found.host, found.port))
+        before = self.brokers.get(found.node_id)
+        if before is None or (before.host, before.port) != (found.host, found.port):
+            # Without partitions to read or write, nothing else would ever find out.
+            self.brokers[found.node_id] = Broker(found.node_id, found.host, found.port)
         self._coordinators[kind, key] = found.node_id
         return int(found.node_id)
 

@@ -314,7 +314,8 @@ class Network(Protocol):
         version_max: int | None = None,
     ) -> Future[R]:
         """Sends any request message of :mod:`streamsrt.wire.types`, in the highest version that both sides support, once
-        and without retries. Without a target: to any broker."""
+        and without retries. Without a target: to any broker. The future has a result in any case: what is not answered
+        within ``request.timeout.ms`` has failed."""
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until a fetcher or a membership has something, or :meth:`wake` is called; False: the time is up."""

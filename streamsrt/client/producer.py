@@ -32,7 +32,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -42,7 +42,8 @@ from streamsrt.client.alarm import Alarm
 from streamsrt.client.batch_queue import PartitionQueue, QueuedBatch
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
-from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
+from streamsrt.client.metadata import Metadata
+from streamsrt.client.produce_requests import Chosen, PartitionProduceResponse, is_written, produced
 from streamsrt.client.refused_batches import (
     FATAL,
     BatchRefusal,
@@ -75,26 +76,17 @@ from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.records import stamped
 
-PartitionProduceResponse = types.ProduceResponse.PartitionProduceResponse
-
 log = logging.getLogger(__name__)
 
-FIRST_VERSION_WITH_TOPIC_IDS = 13
-LAST_VERSION_WITH_ADDED_PARTITIONS = 11
 TRANSACTIONAL_FLAG = 0x10
 _ATTRIBUTES_AT = 22
-ALL_REPLICAS = -1
 SEQUENCES = 2**31
 WORTH_SENDING_BYTES = 256 * 1024
 FAIL_TIMEOUT_S = 5.0
 EXPIRY_CHECK_INTERVAL_S = 0.1
 """At most this often, since it looks at every partition."""
 
-_WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _MAYBE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-
-
-_Chosen = list[tuple[PartitionQueue, QueuedBatch]]
 
 
 class _Refused(NamedTuple):
@@ -104,12 +96,6 @@ class _Refused(NamedTuple):
     partition: PartitionQueue
     batch: QueuedBatch
     refusal: BatchRefusal
-
-
-def is_written(results: Mapping[TopicPartition, PartitionProduceResponse], partition: PartitionQueue) -> bool:
-    """Whether the broker has what was sent to the partition."""
-    result = results.get(partition.tp)
-    return result is not None and result.error_code in _WRITTEN
 
 
 class Producer:
@@ -231,6 +217,10 @@ class Producer:
             raise TransactionLostError("Nothing can be sent before the transactional id is initialized.")
         if not batch[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
             raise ValueError("a batch that is not marked as transactional would be written outside of the transaction")
+
+    @property
+    def _transactional_id(self) -> str | None:
+        return None if self._transaction is None else self._transaction.transactional_id
 
     @property
     def is_pending(self) -> bool:
@@ -373,7 +363,7 @@ class Producer:
                 raise RequestFailedError(f"No producer id: {error_name(response.error_code)}", response.error_code)
             except StreamsError as error:
                 if not may_be_retried(error):
-                    self.fail(can_not_start(error, self._partitions, self._cluster.config.security.principal))
+                    self.fail(can_not_start(error, list(self._partitions), self._cluster.config.security.principal))
                     return
                 log.debug("%s", error)
                 await asyncio.sleep(backoff_s(self._cluster.config, failures))
@@ -385,33 +375,39 @@ class Producer:
             return
         self._checked_at = now
         self._absent.forget_present()
-        expired = []
+        generation = self._generation
         with self._lock:
             if now >= self._give_up_at:
                 self._changed.notify_all()
-            for partition in self._partitions.values():
+            partitions = list(self._partitions.values())
+        for partition in partitions:
+            with self._lock:
                 first = next(iter(partition.in_flight.values()), None) or next(iter(partition.queue), None)
-                if first is None:
-                    continue
-                is_absent = self._absent.has_failed(partition.tp[0], now - first.expires_at + timeout_s, now)
-                if is_absent or first.expires_at <= now:
-                    expired.append((partition, first, is_absent))
-        for partition, first, is_absent in expired:
-            text = (
-                f"{absent_text(partition.tp[0])}."
-                if is_absent
-                else "A batch for {}-{} was not acknowledged within ".format(*partition.tp)
-                + f"{self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {partition.reason}."
-            )
-            is_state = is_absent and is_changelog(partition.tp[0])
-            if partition.in_flight or first.may_be_written or self.on_refused is None or is_state:
-                self.fail(DeliveryTimeoutError(text, *partition.tp))
-            elif not partition.refused:
-                with self._lock:
-                    partition.queue.popleft()
-                    partition.queued_bytes -= len(first.data)
-                    self._unsent_bytes -= len(first.data)
-                self._refuse(partition, first, BatchRefusal(ErrorCode.REQUEST_TIMED_OUT, text, {}, is_retriable=True))
+            if first is None or generation != self._generation:
+                continue
+            is_absent = self._absent.has_failed(partition.tp[0], now - first.expires_at + timeout_s, now)
+            if is_absent or first.expires_at <= now:
+                self._expire(partition, first, is_absent=is_absent)
+
+    def _expire(self, partition: PartitionQueue, first: QueuedBatch, *, is_absent: bool) -> None:
+        text = (
+            f"{absent_text(partition.tp[0])}."
+            if is_absent
+            else "A batch for {}-{} was not acknowledged within ".format(*partition.tp)
+            + f"{self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {partition.reason}."
+        )
+        is_state = is_absent and is_changelog(partition.tp[0])
+        if partition.in_flight or first.may_be_written or self.on_refused is None or is_state:
+            self.fail(DeliveryTimeoutError(text, *partition.tp))
+            return
+        with self._lock:
+            # While records are judged, the sending thread may put an earlier batch back.
+            if partition.refused or partition.queue[0] is not first:
+                return
+            partition.queue.popleft()
+            partition.queued_bytes -= len(first.data)
+            self._unsent_bytes -= len(first.data)
+        self._refuse(partition, first, BatchRefusal(ErrorCode.REQUEST_TIMED_OUT, text, {}, is_retriable=True))
 
     def _send_what_is_due(self) -> float | None:
         """Sends requests that are due; returns the loop time of the next retry or expiry, if any."""
@@ -471,7 +467,7 @@ class Producer:
         return self._transaction is not None and not self._transaction.is_confirmed(partition.tp)
 
     def _start_request(self, node_id: int, ready: list[PartitionQueue]) -> None:
-        chosen: _Chosen = []
+        chosen: Chosen = []
         size = 0
         with self._lock:
             for partition in ready:
@@ -503,9 +499,9 @@ class Producer:
         batch.parts = stamped(batch.data, self._producer_id, self._producer_epoch, batch.sequence)
         batch.stamped = True
 
-    async def _produce(self, node_id: int, chosen: _Chosen, confirms: set[int], generation: int) -> None:
+    async def _produce(self, node_id: int, chosen: Chosen, confirms: set[int], generation: int) -> None:
         try:
-            results = await self._send_request(node_id, chosen)
+            results = await produced(self._cluster, self._metadata, node_id, chosen, self._transactional_id)
         except (*TRANSPORT_ERRORS, RequestFailedError) as error:
             self._metadata.request_update()
             if generation == self._generation:
@@ -527,41 +523,6 @@ class Producer:
             self._answer.set()
             self._wake.set()
 
-    async def _send_request(self, node_id: int, chosen: _Chosen) -> Mapping[TopicPartition, PartitionProduceResponse]:
-        connection = await self._cluster.connection(node_id, Purpose.PRODUCE)
-        ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition, _ in chosen}
-        without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
-        version_max = FIRST_VERSION_WITH_TOPIC_IDS - 1 if without_ids else 1000
-        if self._transaction is not None:
-            version_max = LAST_VERSION_WITH_ADDED_PARTITIONS
-        version = connection.version_of(types.ProduceRequest, 3, version_max)
-        topics: dict[str, types.ProduceRequest.TopicProduceData] = {}
-        for partition, batch in chosen:
-            name, number = partition.tp
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = types.ProduceRequest.TopicProduceData(
-                    name=name, topic_id=ids[name], partition_data=[]
-                )
-            data = types.ProduceRequest.PartitionProduceData(index=number, records=batch.parts)
-            topic.partition_data.append(data)
-        request = types.ProduceRequest(
-            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
-            acks=ALL_REPLICAS,
-            timeout_ms=self._cluster.config.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
-        response = await connection.request(request, version=version)
-        names = {topic_id: name for name, topic_id in ids.items()}
-        return {
-            (
-                each.name if version < FIRST_VERSION_WITH_TOPIC_IDS else names.get(each.topic_id, ""),
-                result.index,
-            ): result
-            for each in response.responses
-            for result in each.partition_responses
-        }
-
     # ------------------------------------------------------------------------------------------------------- answers
 
     def _answered(
@@ -582,8 +543,8 @@ class Producer:
             self._metadata.request_update()
             batch.may_be_written |= code in _MAYBE_WRITTEN
             self._retry(partition, batch, error_name(code))
-        elif self._transaction is not None and (code in FENCED or code in LOST):
-            self.fail(transaction_error(code, "The broker refuses a batch for {}-{}".format(*partition.tp)))
+        elif code in FENCED or code in LOST:
+            self.fail(self._forgotten(partition, code, result.error_message))
         elif self.on_refused is not None and batch.may_be_written and code not in FATAL:
             self.fail(DeliveryTimeoutError(refusal_text(partition.tp, code, result.error_message), *partition.tp))
         elif self.on_refused is None or code in FATAL:
@@ -599,6 +560,12 @@ class Producer:
                 for each in result.record_errors
             }
             self._refuse(partition, batch, BatchRefusal(code, said, errors))
+
+    def _forgotten(self, partition: PartitionQueue, code: int, said: str | None) -> StreamsError:
+        """The error where the broker refuses not a batch, but the producer: it lost what it knew of it. Rule 5 helps."""
+        if self._transaction is not None:
+            return transaction_error(code, "The broker refuses a batch for {}-{}".format(*partition.tp))
+        return DeliveryTimeoutError(refusal_text(partition.tp, code, said), *partition.tp)
 
     def _refuse(self, partition: PartitionQueue, batch: QueuedBatch, refusal: BatchRefusal) -> None:
         with self._changed:

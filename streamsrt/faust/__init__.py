@@ -17,7 +17,8 @@ module          what it has
 ``options``     every setting of an application, and what becomes of it
 ``settings``    converts an application's settings to Kafka Streams'
 ``host``        the agents' event loop, which runs on the processing thread
-``running``     state shared by the agents of one task, and by all tasks of a process
+``current``     which task runs, and what its agents share
+``running``     an application while its tasks run: what replaces faust's worker around them
 ``monitoring``  ``app.monitor``: figures for Faust's Monitor, counted per batch
 ``agents``      one agent in one task: its input, its acknowledgements, its exceptions
 ``channels``    agents over channels in memory

@@ -31,10 +31,11 @@ from faust.types.tuples import TP
 from mode.supervisors import CrashingSupervisor
 
 from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
+from streamsrt.faust.current import CURRENT, RunningTask
 from streamsrt.faust.decoding import Decoder, Row
 from streamsrt.faust.locations import line_of
 from streamsrt.faust.monitoring import AgentFlow, monitor_of
-from streamsrt.faust.running import CURRENT, RunningApplication, RunningTask
+from streamsrt.faust.running import RunningApplication
 from streamsrt.faust.streams import AgentStream, Chain
 from streamsrt.operators.engine.environment import Environment, why_skipped
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from streamsrt.faust.agents import HELD_MAX, WORKING, AgentNode
+from streamsrt.faust.current import RunningTask
 from streamsrt.faust.decoding import Row
 from streamsrt.faust.events import AgentMessage
-from streamsrt.faust.running import RunningApplication, RunningTask
+from streamsrt.faust.running import RunningApplication
 from streamsrt.wire.records import Headers
 from topology.spec.processor import RecordMetadata
 

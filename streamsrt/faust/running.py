@@ -1,18 +1,12 @@
-"""What all agents of one task share, and the application while its tasks run.
-
-Which task runs is known by a context variable: agents of several tasks share an event loop, and the tables and topics of
-the application are the same for all of them.
-"""
+"""An application while its tasks run: what replaces faust's worker around them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from faust import App
 from faust.tables.base import Collection
@@ -21,6 +15,19 @@ from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
 from streamsrt.faust.background import TICK_MS, Background, app_tasks
+from streamsrt.faust.current import (
+    CURRENT,
+    ChannelFeed,
+    RunningTask,
+    WholeProcess,
+    as_current,
+    current_outbox,
+    current_partition,
+    current_rows,
+    fail_current,
+    give_to_channel,
+    is_in_agent,
+)
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
@@ -58,21 +65,10 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule
 from streamsrt.operators.kinds.user_processors import Context
 from streamsrt.wire.murmur2 import partition_for_key
-from streamsrt.wire.records import Headers
 from topology.spec.processor import PunctuationType
 
 if TYPE_CHECKING:
     import faust
-
-
-class ChannelFeed(Protocol):
-    """An agent over a channel, in one task."""
-
-    channel: faust.ChannelT
-    calls: list[asyncio.Task[None]]
-
-    def take(self, key: object, value: object, timestamp: float | None, headers: Headers) -> None: ...
-    def end(self) -> None: ...
 
 
 class LocalConsumer:
@@ -90,46 +86,6 @@ class LocalConsumer:
         self._refuse(f"app.consumer.{name}", REFUSED[App]["consumer"])
 
 
-class RunningTask:
-    """One task with its stores, and with what its agents sent."""
-
-    def __init__(self, context: Context, stores: dict[str, Rows], outbox: Outbox) -> None:
-        self.context = context
-        env = self.env = context.environment
-        self.partition = env.task_partition
-        self.stores = stores
-        self.outbox = outbox
-        self.counted: set[str] = set()
-        """The topics whose messages one of its agents counts."""
-        self.agents = 0
-        self.leads = False
-        """Whether it has partition 0 of the first agent: timers of the leader run there."""
-        self.jobs: Jobs | None = None
-        self.failure: StreamsError | None = None
-        """Why none of its agents may go on, whatever they make of it."""
-        self.has_ended = False
-        """Whether its last commit is next."""
-        self.ticks = False
-        """Whether it looks at what callbacks do."""
-        self.channels: list[ChannelFeed] = []
-        """Its agents over channels."""
-
-    def partitions(self) -> list[tuple[str, int]]:
-        """Those that its agents read, with their topics."""
-        env = self.env
-        topics = env.plan.subtopology.source_topics
-        return [(topic, self.partition) for topic in topics if env.partitions_of_topic(topic) > self.partition]
-
-
-class WholeProcess(NamedTuple):
-    """What a timer uses instead of a task: all rows of the process, and the outbox of one of its tasks."""
-
-    stores: dict[str, Rows]
-    outbox: Outbox
-    partition: int
-    channels: Sequence[ChannelFeed] = ()
-
-
 OpenChannels = Callable[["RunningApplication", RunningTask], Sequence[ChannelFeed]]
 logger = logging.getLogger(__name__)
 
@@ -137,15 +93,6 @@ _CHECK_INTERVAL_MS, _SECOND_MS = 100, 1_000
 _TAKEN_MAX = 10_000
 """How many sets are written at once."""
 _REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_started", "_stopped", "rebalancing_count")
-CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
-
-
-def current_task() -> RunningTask | WholeProcess:
-    """The task whose agent runs. Raises UserError outside of one."""
-    task = CURRENT.get(None)
-    if task is None:
-        raise UserError("tables and sends of an application that runs here belong to its agents: use them in one")
-    return task
 
 
 def _no_channels(running: RunningApplication, task: RunningTask) -> Sequence[ChannelFeed]:
@@ -229,7 +176,7 @@ class RunningApplication:
         """Calls ``on_first_start`` and ``on_start``. Raises ProcessingError."""
         background = self._background
         assert background is not None
-        with _current(self._process()):
+        with as_current(self._process()):
             background.begin(is_first=not self._has_begun)
         self._has_begun = True
 
@@ -240,7 +187,7 @@ class RunningApplication:
         if background is None or not all(each.has_ended for each in self._tasks.values()):
             return
         self._loose.env = task.env
-        with _current(self._process()):
+        with as_current(self._process()):
             background.end()
         self._loose.flush(context.node_name)
 
@@ -248,7 +195,7 @@ class RunningApplication:
         """Calls ``on_changelog_event``, and waits for it. Raises StreamsError."""
         for table in self._tables:
             if hears_of_changes(table):
-                with _current(self._process()):
+                with as_current(self._process()):
                     self.host.run(call_for_rows(table, own[table.name], task.partition))
 
     def _stores(self, context: Context) -> dict[str, Rows]:
@@ -331,7 +278,7 @@ class RunningApplication:
         """Deletes what has expired. Returns whether there is more."""
         closed, has_more = self._expiries[table.name][task.partition].expire(now_ms / 1000)
         if closed and hears_of_closed_windows(table):
-            with _current(task):
+            with as_current(task):
                 jobs.begin(partial(_close, table, closed), f"on_window_close of table {table.name}")
         return has_more
 
@@ -361,7 +308,7 @@ class RunningApplication:
                     continue
                 due[number] = timer.next_ms(now_ms)
                 if task.leads if timer.on_leader else is_first:
-                    with _current(WholeProcess(self._all_rows(), task.outbox, task.partition, task.channels)):
+                    with as_current(WholeProcess(self._all_rows(), task.outbox, task.partition, task.channels)):
                         jobs.begin(timer.function, f"the timer at {line_of(timer.function)}")
             if is_first:
                 self._advance_background(background, task.env, context.node_name)
@@ -381,7 +328,7 @@ class RunningApplication:
         if replies is not None:
             replies.deliver()
         if background.is_wanted or background.is_running or self._spawned.is_running:
-            with _current(self._process()):
+            with as_current(self._process()):
                 background.advance(leads=self._leads())
         else:
             # app.crash() of an application that has nothing else beside its agents.
@@ -396,7 +343,7 @@ class RunningApplication:
         background = self._background
         if not done or background is None:
             return
-        with _current(self._process()):
+        with as_current(self._process()):
             for future in done:
                 background.call_back(future)
         if background.is_running or self._loose.is_filled:
@@ -467,7 +414,7 @@ class RunningApplication:
         error = UserError(
             f"{what} ({location}) is not supported by streamsrt.faust: {instead}. The application ends here"
         )
-        _fail(error)
+        fail_current(error)
         if self._background is not None and not isinstance(CURRENT.get(None), RunningTask):
             self._background.fail(error)
         raise error
@@ -510,7 +457,7 @@ class RunningApplication:
         self.has_news = False
         assert self._background is not None
         partitions = self.of_topics()
-        with _current(self._process()):
+        with as_current(self._process()):
             self._background.announce(partitions)
 
     def _all_rows(self) -> dict[str, Rows]:
@@ -537,7 +484,7 @@ class RunningApplication:
             self.has_news = self._background is not None and self._background.listens
         if not self._tasks and self._background is not None:
             # Where it has not ended yet, it has failed, or lost its tasks: what is sent now is not written.
-            with _current(self._process()):
+            with as_current(self._process()):
                 self._background.end()
             self._background = None
             workers = [*workers, *self._spawned.all()]
@@ -553,13 +500,13 @@ class RunningApplication:
         app._consumer = LocalConsumer(self._refuse)
         # Channels that no agent reads are queues of the process.
         app.flow_control.resume()
-        app._attachments = Attachments(app, _outbox, _give)
+        app._attachments = Attachments(app, current_outbox, give_to_channel)
         bind_channels(app, self._channels.values())
         bind_sends(app)
         bind_life(app, lambda: self._background)
         bind_attributes(app, self._refuse_method)
-        bind_monitor(self.figures, app, _is_in_agent, self._refuse_monitor)
-        producer = app.producer = Producer(_outbox, self._declare)
+        bind_monitor(self.figures, app, is_in_agent, self._refuse_monitor)
+        producer = app.producer = Producer(current_outbox, self._declare)
 
         async def its_producer() -> Producer:
             return producer
@@ -586,7 +533,7 @@ class RunningApplication:
         app.is_leader = self._leads
         self._bound = [
             BoundTable(
-                *(table, _rows(table.name), _partition, self._expiries[table.name], _fail),
+                *(table, current_rows(table.name), current_partition, self._expiries[table.name], fail_current),
                 *(self.figures.of_table(table), partial(self._refuse_of_table, table.name)),
             )
             for table in self._tables
@@ -649,15 +596,6 @@ class RunningApplication:
         del app.assignor
 
 
-@contextmanager
-def _current(task: RunningTask | WholeProcess) -> Iterator[None]:
-    token = CURRENT.set(task)
-    try:
-        yield
-    finally:
-        CURRENT.reset(token)
-
-
 async def _close(table: faust.Table, windows: list[tuple[object, object]]) -> None:
     for key, value in windows:
         try:
@@ -666,35 +604,3 @@ async def _close(table: faust.Table, windows: list[tuple[object, object]]) -> No
             raise
         except Exception:
             logger.exception("on_window_close of table %s raised for %s", table.name, key)
-
-
-def _outbox() -> Outbox:
-    return current_task().outbox
-
-
-def _give(channel: faust.ChannelT, key: object, value: object, timestamp: float | None, headers: Headers) -> bool:
-    feeds = [feed for feed in current_task().channels if feed.channel is channel]
-    for feed in feeds:
-        feed.take(key, value, timestamp, headers)
-    return bool(feeds)
-
-
-def _fail(error: StreamsError) -> None:
-    task = CURRENT.get(None)
-    if isinstance(task, RunningTask):
-        task.failure = error
-
-
-def _is_in_agent() -> bool:
-    return isinstance(CURRENT.get(None), RunningTask)
-
-
-def _partition() -> int:
-    return current_task().partition
-
-
-def _rows(name: str) -> Callable[[], Rows]:
-    def find() -> Rows:
-        return current_task().stores[name]
-
-    return find

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
+from streamsrt.cli import INTERRUPTED
 from streamsrt.cli.demo.flights import DepartureRow, airlines_of, departures_of
 from streamsrt.cli.demo.program import DemoInput, console, run_demo
-from streamsrt.cli.early_stop import INTERRUPTED
 from streamsrt.errors import ConfigError
 
 _DATA = files("streamsrt.cli.demo") / "data"

@@ -23,7 +23,6 @@ from streamsrt.wire import types
 from streamsrt.wire.features import WHOLE_STREAMS_PROTOCOL
 from topology.graph.topology import Topology
 
-_TIMEOUT_S = 30.0
 _READ, _WRITE = 3, 4
 _NAMES = {_READ: "READ", _WRITE: "WRITE"}
 _NOT_REPORTED = -(2**31)
@@ -85,13 +84,13 @@ def _of_rights(network: NetworkThread, group: str, new: Topology) -> Iterator[st
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    for topic in network.request(request).result(_TIMEOUT_S).topics:
+    for topic in network.request(request).result().topics:
         missing = _missing(topic.topic_authorized_operations, needed.get(topic.name or "", set()))
         if not topic.error_code and missing:
             yield f"the rights {missing} on topic {topic.name} are missing"
     described = types.DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
     try:
-        answer = network.request(described, coordinator_of=group).result(_TIMEOUT_S)
+        answer = network.request(described, coordinator_of=group).result()
     except BrokerError:
         return
     missing = _missing(answer.groups[0].authorized_operations, {_READ})

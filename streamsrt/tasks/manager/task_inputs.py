@@ -2,7 +2,8 @@
 
 1. Fetched data of a partition that no running task reads is dropped.
 2. A partition with more than ``input_buffer_bytes``, or its share of ``all_input_bytes`` where that is less, is paused until
-   half of it is processed. What fetches of a few records take beside those counts, too.
+   half of it is processed. What fetches of a few records take beside those counts, too. Partitions without input have no
+   share: the others need not be fetched in small pieces. While all have ``all_input_bytes`` together, a share is small.
 3. A task with several partitions begins when the broker has answered for each of them: what has old timestamps comes first.
 4. If the log no longer has a position, the partition's reset policy applies. While the cluster does not answer, where that
    is is asked again, at most for ``task.timeout.ms``.
@@ -74,6 +75,10 @@ class TaskInputs:
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
         self._lost: dict[TopicPartition, _Lost] = {}
         self._retry_at_ms = 0
+        self._held: dict[TopicPartition, int] = {}
+        """What partitions with input have, in bytes."""
+        self._held_bytes = 0
+        """All of it."""
 
     def start(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Starts fetching for a running task; ``partitions``: only these."""
@@ -94,16 +99,25 @@ class TaskInputs:
         for tp in leaving:
             self._by_partition.pop(tp, None)
             self._lost.pop(tp, None)
+            self._note(tp, 0)
             owned.inputs.pop(tp, None)
             owned.paused.discard(tp)
             if partitions is not None:
                 # The others don't wait for it any more.
                 owned.task.note_high_watermark(*tp, 0, 0)
 
+    def _note(self, tp: TopicPartition, held_bytes: int) -> None:
+        """Notes what a partition has now."""
+        self._held_bytes += held_bytes - self._held.pop(tp, 0)
+        if held_bytes:
+            self._held[tp] = held_bytes
+
     def _limit_bytes(self) -> int:
         """What a partition may have."""
-        share_bytes = max(_SMALLEST_SHARE_BYTES, self._all_bytes // max(1, len(self._by_partition)))
-        return min(self._buffer_bytes, share_bytes)
+        # Those that came first may have had more than their share is now.
+        is_full = self._held_bytes >= self._all_bytes
+        share_bytes = _SMALLEST_SHARE_BYTES if is_full else self._all_bytes // max(1, len(self._held))
+        return min(self._buffer_bytes, max(_SMALLEST_SHARE_BYTES, share_bytes))
 
     def take(self, fetched: Fetched, now_ms: int) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
@@ -124,6 +138,7 @@ class TaskInputs:
             return
         buffer = owned.inputs[tp]
         buffer.add(fetched)
+        self._note(tp, buffer.held_bytes)
         owned.task.note_high_watermark(*tp, fetched.readable_end)
         if buffer.held_bytes > self._limit_bytes() and tp not in owned.paused:
             owned.paused.add(tp)
@@ -169,6 +184,7 @@ class TaskInputs:
                     columns = buffer.next_columns()
                 except DecodeError as error:
                     raise unreadable_batch(tp, buffer.position, error) from error
+                self._note(tp, buffer.held_bytes)
                 if columns is None:
                     break
                 task.add_batch(*tp, columns)

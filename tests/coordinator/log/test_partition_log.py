@@ -13,6 +13,7 @@ from coordinator.log import (
     LogConfig,
     LogFailedError,
     LogFullError,
+    LogStorageError,
     OffsetOutOfRangeError,
     Syncer,
     TimestampType,
@@ -369,6 +370,39 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, syncer: Syncer)
     assert log.append(produced(7, 0), now_ms=0).base_offset == 1
     assert values_from(log) == [b"kept", b"p7-0"]
     log.close()
+
+
+def test_without_a_file_descriptor_the_log_refuses_and_goes_on_when_there_is_one(
+    tmp_path: Path, syncer: Syncer
+) -> None:
+    log = open_log(tmp_path / "t-0", syncer)
+    log.append(batch(b"a"), now_ms=1)
+    log.close()
+    log = open_log(tmp_path / "t-0", syncer)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(LogStorageError, match="could not be opened: Too many open files"):
+            log.append(batch(b"b"), now_ms=2)
+        with pytest.raises(LogStorageError, match="could not be opened: Too many open files"):
+            log.read(0, 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert log.append(batch(b"b"), now_ms=3).base_offset == 1
+    assert values_from(log) == [b"a", b"b"]
+    log.close()
+
+
+def test_a_file_that_somebody_cut_off_is_an_error_of_the_disk(tmp_path: Path, syncer: Syncer) -> None:
+    """Others than readers of this partition must not be concerned."""
+    log = open_log(tmp_path / "t-0", syncer)
+    for value in (b"a", b"b", b"c"):
+        log.append(batch(value), now_ms=1)
+    size_bytes = log.size_bytes
+    os.truncate(next((tmp_path / "t-0").glob("*.log")), size_bytes // 3 + 10)
+    with pytest.raises(LogStorageError, match="the file ends at byte"):
+        log.find(1, size_bytes // 3)
+    log.abandon()
 
 
 def test_that_the_disk_is_full_is_told_once_and_that_there_is_space_again(

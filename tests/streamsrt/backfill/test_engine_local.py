@@ -428,3 +428,25 @@ def test_an_engine_that_does_not_exist_is_named(tmp_path: Path) -> None:
         backfill.run("flink")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one"):
         LocalEngine(0)
+
+
+def test_ctrl_c_reaches_no_worker(tmp_path: Path) -> None:
+    """It would print a traceback, in the middle of an import or of a task."""
+    program = """
+import os, signal, sys
+from streamsrt.backfill.engine_local import _start, _stop
+signal.signal(signal.SIGINT, lambda *_: None)
+worker = _start()
+os.killpg(0, signal.SIGINT)
+worker.connection.send((sys.argv[1], "none", None))
+print(type(worker.connection.recv()).__name__)
+_stop([worker])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("TaskFailure\n", "")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from streamsrt.cli import early_stop as early_stop_module
-from streamsrt.cli.early_stop import StoppedEarlyError, early_stop, runs_an_application
+from streamsrt.cli import leave_at_once
+from streamsrt.cli.early_stop import StoppedEarlyError, early_stop, interruptible, runs_an_application
 from tests.streamsrt.cli.conftest import Command
 from tests.system.processes import ROOT
 
@@ -119,6 +120,76 @@ os.kill(os.getpid(), {number:d})
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (code, number == signal.SIGINT)
+
+
+AT_AN_IMPORT = """
+import os, signal, sys
+count = int(sys.argv.pop(1))
+seen = 0
+
+def look(event, arguments):
+    global seen
+    if event == "import":
+        seen += 1
+    if event == "import" and seen == count:
+        os.kill(os.getpid(), signal.SIGINT)
+
+import {first}
+sys.addaudithook(look)
+{call}
+"""
+OF_THE_COMMAND = AT_AN_IMPORT.format(first="streamsrt.cli", call="streamsrt.cli.main()")
+OF_THE_BROKER = AT_AN_IMPORT.format(
+    first="runpy, coordinator", call="runpy.run_module('coordinator', run_name='__main__')"
+)
+
+
+@pytest.mark.parametrize("count", [2, 30, 150, 300])
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        (OF_THE_COMMAND, ["topics", "list", "-b", "127.0.0.1:1"]),
+        (OF_THE_COMMAND, ["run", "m:t"]),
+        (OF_THE_BROKER, ["--data-dir", "data", "--port", "0"]),
+    ],
+    ids=["a command", "run", "the broker"],
+)
+def test_ctrl_c_at_any_import_shows_no_traceback(
+    tmp_path: Path, program: str, arguments: list[str], count: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(count), *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.replace(SAID, "")) == (130, "")
+
+
+def test_ctrl_c_at_the_very_end_shows_no_traceback() -> None:
+    program = "import atexit, os; atexit.register(os.kill, os.getpid(), 2); from streamsrt.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--version"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_whose_exception_is_dropped_ends_other_commands_too(capfd: pytest.CaptureFixture[str]) -> None:
+    def wait() -> None:
+        _Finalized(signal.SIGINT)
+        threading.Event().wait(60)
+        pytest.fail("the signal was lost")
+
+    before = signal.signal(signal.SIGINT, leave_at_once)
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            wait()
+        assert signal.getsignal(signal.SIGINT) is leave_at_once
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capfd.readouterr().err == ""
 
 
 def test_what_runs_in_the_background_of_a_shell_goes_on_ignoring_ctrl_c() -> None:

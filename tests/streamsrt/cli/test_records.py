@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.reading import columns_of
+from streamsrt.client.values import ClientConfig
 from streamsrt.dead_letters.topic import connected
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.cli.conftest import Command
+from tests.system.processes import COMMAND_LINE
 
 FOREVER = ("--config", "retention.ms=-1")
 
@@ -75,6 +81,39 @@ def test_many_lines_without_keys(on_broker: Command, topic: str) -> None:
     read = on_broker("consume", topic)
     assert read.out.splitlines() == [f"null\t{line}" for line in lines]
     assert len(on_broker("consume", topic, "--limit", 7).out.splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    ("input_format", "lines"), [("lines", [b"a\n", b"b\n"]), ("json", [b'{"value": "a"}\n', b'{"value": "b"}\n'])]
+)
+def test_a_line_does_not_wait_for_the_next_one(
+    bundled_broker: BundledBroker, on_broker: Command, topic: str, input_format: str, lines: list[bytes]
+) -> None:
+    """From a person, or the end of a log. What is there is not lost with Ctrl-C, either."""
+    on_broker("topics", "create", topic, "--partitions", 1)
+    written: list[bytes | None] = []
+    command = (*COMMAND_LINE, "produce", topic, "--format", input_format, "-b", bundled_broker.bootstrap_servers)
+    network = NetworkThread(ClientConfig(bootstrap_servers=bundled_broker.bootstrap_servers))
+    network.start()
+    try:
+        network.fetcher.add_partitions({(topic, 0): 0})
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as producing:
+            assert producing.stdin is not None
+            assert producing.stderr is not None
+            for number, line in enumerate(lines, 1):
+                producing.stdin.write(line)
+                producing.stdin.flush()
+                deadline = time.monotonic() + 60
+                while len(written) < number and time.monotonic() < deadline:
+                    for fetched in network.fetcher.poll(1.0):
+                        written += [value for columns in columns_of(fetched) for value in columns.values]
+                assert len(written) == number
+            producing.send_signal(signal.SIGINT)
+            assert producing.wait(60) == 130
+            assert producing.stderr.read().decode() == f"2 records written to {topic}\n"
+    finally:
+        network.stop()
+    assert written == [b"a", b"b"]
 
 
 def test_lines_go_to_the_partition_that_is_given(on_broker: Command, topic: str) -> None:

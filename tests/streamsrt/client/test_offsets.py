@@ -17,6 +17,7 @@ from streamsrt.errors import RequestFailedError, UnsupportedBrokerError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
+from tests.kafka_server import free_ports
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import Hook, ScriptedBroker, failing
 
@@ -189,3 +190,15 @@ def test_of_an_offset_that_stays_unstable_the_open_transaction_is_named(
         RequestTimedOutError, match=r"open transaction of another producer.*transaction\.timeout\.ms.*abort"
     ):
         network.admin.committed("g", [("t", 0)], timeout_s=0.2)
+
+
+def test_a_coordinator_that_moved_to_another_address_is_found_there(broker: ScriptedBroker, connect: Connect) -> None:
+    """Of a client that fetches nothing, as an instance without tasks: nothing else asks where the brokers are."""
+    (other,) = free_ports(1)
+    network = connect(f"{broker.address},127.0.0.1:{other}")
+    network.admin.commit("app", OFFSETS)
+    broker.go_down()
+    broker.port = other
+    broker.start()
+    network.admin.commit("app", {("t", 1): OffsetAndMetadata(5)}, timeout_s=5.0)
+    assert broker.committed[("t", 1)] == (5, "")

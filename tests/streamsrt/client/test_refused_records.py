@@ -233,6 +233,51 @@ def test_what_may_have_been_written_is_never_dropped(broker: ScriptedBroker, con
     assert dropped.records == []
 
 
+def test_what_was_to_be_judged_when_everything_failed_is_not_judged_later(
+    broker: ScriptedBroker, connect: Connect
+) -> None:
+    """Two partitions are late at the same time: one may have been written, which ends it all; the other was never sent."""
+    network = connect(broker.address, producer=ProducerConfig(delivery_timeout_ms=500))
+    network.producer.on_refused = dropped = Dropping()
+    broker.hooks[ApiKey.PRODUCE] = lambda _: DROP
+    network.producer.send("t", 0, batch([0]), 1)
+    network.producer.send("absent", 0, batch([1]), 1)
+    with pytest.raises(DeliveryTimeoutError):
+        network.producer.flush(30.0)
+    assert dropped.records == []
+    broker.hooks.clear()
+    network.producer.send("t", 1, batch([2]), 1)
+    assert network.producer.flush(30.0) == {("t", 1): 1}
+    assert dropped.records == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ],
+)
+def test_no_record_is_dropped_since_the_broker_has_forgotten_the_producer(
+    broker: ScriptedBroker, connect: Connect, code: ErrorCode
+) -> None:
+    """It lost the end of its log, for one, and with it the last sequence numbers."""
+    network = connect(broker.address)
+    network.producer.on_refused = dropped = Dropping()
+    network.producer.send("t", 0, batch([0]), 1)
+    network.producer.flush(30.0)
+    broker.hooks[ApiKey.PRODUCE] = failing(1, produce_error(code))
+    network.producer.send("t", 0, batch([1]), 1)
+    with pytest.raises(DeliveryTimeoutError, match=code.name):
+        network.producer.flush(30.0)
+    assert dropped.records == []
+    network.producer.send("t", 0, batch([1]), 1)
+    network.producer.flush(30.0)
+    assert written(broker) == [0, 1]
+
+
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
 def test_what_is_not_the_records_fault_fails_at_once(broker: ScriptedBroker, connect: Connect, code: ErrorCode) -> None:
     network = connect(broker.address)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from streamsrt.cli.early_stop import INTERRUPTED, TERMINATED
+from streamsrt.cli import INTERRUPTED
+from streamsrt.cli.early_stop import TERMINATED
 from tests.tools.reference.source import GENERATED, docstring_of, markdown, modules, page, table, tree_of
 
 ROOTS = ("topology", "streamsrt")

@@ -523,6 +523,29 @@ def test_fetches_of_a_few_records_fill_a_buffer(
     assert rig.manager.counters()["processed"] == fetches
 
 
+def test_partitions_without_input_take_no_share_from_the_others(make_rig: MakeRig) -> None:
+    """An instance with many partitions, of which few are behind, fetches these in large pieces."""
+    rig = make_rig(partitions=8, all_input_bytes=64 << 10)
+    rig.network.fetcher.batches_at_once = 1
+    rig.start(Tasks(active=rig.tasks(*range(8))))
+
+    def fill(*partitions: int) -> int:
+        held_bytes = 0
+        while not rig.network.fetcher.paused:
+            for partition in partitions:
+                rig.network.write(("in", partition), keys("a"))
+            for fetched in rig.network.fetcher.poll():
+                rig.manager.add_input(fetched)
+                held_bytes += fetched.held_bytes
+        rig.move()
+        assert rig.network.fetcher.paused == set()
+        return held_bytes
+
+    assert 60 << 10 < fill(3) < 80 << 10
+    assert 60 << 10 < fill(4, 5) < 80 << 10
+    assert 60 << 10 < fill(6) < 80 << 10
+
+
 def test_counters_outlive_their_tasks(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a", "b"))
     rig.start(Tasks(active=rig.tasks(0, 1)))
