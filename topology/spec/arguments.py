@@ -58,7 +58,7 @@ ALIASES = {
 }
 
 _BUILT_IN: dict[str, tuple[str, Callable[[object], bool]]] = {
-    "Iterable": ("a list", lambda value: isinstance(value, Iterable)),
+    "Iterable": ("a list", lambda value: isinstance(value, Iterable) and not isinstance(value, str)),
     "Mapping": ("a dict", lambda value: isinstance(value, Mapping)),
     "None": ("", lambda value: value is None),
     "Serde": ("a serde such as serdes.string", is_serde),
