@@ -96,7 +96,7 @@ def _with_texts(value: object, depth: int) -> object:
         return {_key_or_text(key): _with_texts(each, depth + 1) for key, each in value.items()}
     if type(value) in (list, tuple):
         return [_with_texts(each, depth + 1) for each in cast("list[object]", value)]
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _with_texts(getattr(value, each.name), depth + 1) for each in fields(value)}
     dump = getattr(value, "model_dump", None)
     if dump is not None:
