@@ -6,9 +6,9 @@
 3. Settings of Kafka's and librdkafka's clients (``security.protocol``, ``sasl.*``, ``ssl.*``) are accepted unchanged.
    Keys with the prefix ``topic.`` are for the internal topics that the group coordinator creates, ``client.tag.`` for
    this instance's tags, and ``app.`` for the program's own settings.
-4. Settings that this runtime does not support are refused, not ignored. Only those that the group coordinator decides
-   (KIP-1071: assignment, sessions) are ignored, with a warning that names the setting of the group;
-   members of a classic group decide them.
+4. Settings that this runtime does not support are refused, not ignored. In a streams group, those that the group coordinator
+   decides (KIP-1071: assignment, sessions) are ignored, with a warning that names the setting of the group. In a classic
+   group, the members decide them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _to_ms(value: object) -> object:
 
 Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
 AsGiven = Annotated[str, StringConstraints(strip_whitespace=False)]
-"""A text that is not stripped: whoever looks for something by a name that was given finds it by the same."""
+"""A text that is not stripped: a name that is looked up elsewhere, as it was given."""
 RecordingLevel = Literal["INFO", "DEBUG", "TRACE"]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _RECORD_CACHES_BYTES, _STORES_BYTES, _UNCOMMITTED_BYTES = 64 << 20, 64 << 20, 16 << 20

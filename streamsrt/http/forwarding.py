@@ -46,7 +46,7 @@ def _get(
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
         if isinstance(error, TimeoutError) and connection.sock is not None:
             raise InstanceUnreachableError(
-                f"the instance at {host} has taken the connection and not answered within {timeout_s:g} s. Its process "
+                f"the instance at {host} accepted the connection, but did not answer within {timeout_s:g} s. Its process "
                 "hangs or is stopped (kill -STOP), or its machine is overloaded. Look at its log and at `ps`; if it does "
                 "not recover, kill it (kill -9): its tasks move to others, and nothing is lost"
             ) from error
