@@ -43,7 +43,8 @@ def _get(
         connection.request("GET", path + query, headers=headers)
         response = connection.getresponse()
         return response.status, orjson.loads(response.read())
-    except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
+    except (OSError, http.client.HTTPException, UnicodeError, orjson.JSONDecodeError) as error:
+        # UnicodeError: what can't be the name of a host.
         if isinstance(error, TimeoutError) and connection.sock is not None:
             raise InstanceUnreachableError(
                 f"the instance at {host} accepted the connection, but did not answer within {timeout_s:g} s. Its process "

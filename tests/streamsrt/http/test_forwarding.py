@@ -17,3 +17,9 @@ def test_an_instance_that_takes_a_connection_and_does_not_answer_hangs() -> None
             fetch(host, "/tasks", {}, 0.05)
     with pytest.raises(InstanceUnreachableError, match="If it has just stopped"):
         fetch(host, "/tasks", {}, 0.05)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "nowhere.invalid"])
+def test_a_name_that_is_none_of_a_host_is_explained(host: str) -> None:
+    with pytest.raises(InstanceUnreachableError, match="Otherwise check the address"):
+        fetch(HostInfo(host, 8080), "/tasks", {}, 5.0)
