@@ -114,7 +114,7 @@ _SERDES: Mapping[str, Any] = {
 _JAVA_SERDE = re.compile(r"(?:org\.apache\.kafka\.common\.serialization\.)?Serdes\$([A-Za-z]+)Serde")
 _JAVA_BYTES = ("bytearray", "bytebuffer")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _dotted(name: str) -> str:
@@ -533,7 +533,7 @@ class StreamsConfig(BaseModel):
             instead = (
                 f"set {name} of the group (kafka-configs --entity-type groups)" if name else "there is no such setting"
             )
-            log.warning("%s has no effect: the group coordinator decides; %s", key, instead)
+            logger.warning("%s has no effect: the group coordinator decides; %s", key, instead)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:

@@ -206,4 +206,6 @@ def _refusal(called: str, argument: str, value: object, types: tuple[str, ...]) 
     shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
     wanted = " or ".join(filter(None, map(_words, types)))
     hint = serde_meant(value) if "Serde" in types else ""
+    if "Iterable" in types and isinstance(value, str):
+        hint = f": write {argument}=[{value!r}]"
     return f"{called}() takes {wanted} as {argument}, not {shown}{hint}"
