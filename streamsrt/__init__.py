@@ -7,6 +7,7 @@
 - ``avro``             values of Avro as bytes, by code that is generated for each schema
 - ``backfill``         the state of an application computed offline from history, then handed over to the live
                        application
+- ``checksum``         CRC-32C, by the hardware
 - ``cli``              the command line: ``streamsrt``
 - ``client``           connections to a broker: the only package of the runtime that uses asyncio
 - ``config``           the application's configuration: Kafka Streams' keys, checked before anything starts
@@ -15,19 +16,18 @@
 - ``faust``            runs applications of faust-streaming unchanged (extra ``faust``)
 - ``http``             an instance over HTTP: queries that are routed to the instance that has the answer, health,
                        metrics, tasks, topology
-- ``sensors``          statistics of measurements: their number, their sum, and recent rates, means and maxima
 - ``membership``       the member's half of the streams rebalance protocol, as a pure machine
 - ``operators``        the processing of a subtopology: functions over columns of records and stores
 - ``queries``          interactive queries: the state of a running application
 - ``runtime``          the processing thread: poll, process, commit; and the threads and processes around it
 - ``schema_registry``  serdes whose schemas are in a schema registry (Confluent's, Karapace's, Apicurio's compatible
                        API): Avro, JSON, Protobuf
+- ``sensors``          statistics of measurements: their number, their sum, and recent rates, means and maxima
 - ``state``            stores: bytes in RocksDB or memory, behind a write-back cache of values
 - ``tasks``            tasks, each one subtopology for one partition, and the manager that opens and closes them
 - ``testing``          runs a topology without a broker
 - ``wire``             the Kafka wire protocol: messages, frames, record batches
 - ``wording``          how numbers are worded in messages
-- ``checksum``         CRC-32C, by the hardware
 
 The public names are loaded when they are first used, so that importing one leaf of the package (the bundled broker
 imports :mod:`streamsrt.wire` and :mod:`streamsrt.assignment`) does not load the runtime.

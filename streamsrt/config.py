@@ -6,9 +6,9 @@
 3. Settings of Kafka's and librdkafka's clients (``security.protocol``, ``sasl.*``, ``ssl.*``) are accepted unchanged.
    Keys with the prefix ``topic.`` are for the internal topics that the group coordinator creates, ``client.tag.`` for
    this instance's tags, and ``app.`` for the program's own settings.
-4. Settings that this runtime does not support are refused, not ignored. Only those that the group coordinator decides
-   (KIP-1071: assignment, sessions) are ignored, with a warning that names the setting of the group;
-   members of a classic group decide them.
+4. Settings that this runtime does not support are refused, not ignored. In a streams group, those that the group coordinator
+   decides (KIP-1071: assignment, sessions) are ignored, with a warning that names the setting of the group. In a classic
+   group, the members decide them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _to_ms(value: object) -> object:
 
 Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
 AsGiven = Annotated[str, StringConstraints(strip_whitespace=False)]
-"""A text that is not stripped: whoever looks for something by a name that was given finds it by the same."""
+"""A text that is not stripped: a name that is looked up elsewhere, as it was given."""
 RecordingLevel = Literal["INFO", "DEBUG", "TRACE"]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _RECORD_CACHES_BYTES, _STORES_BYTES, _UNCOMMITTED_BYTES = 64 << 20, 64 << 20, 16 << 20
@@ -55,7 +55,6 @@ STREAM_THREADS_MAX = 256
 _INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 _TOPIC_PREFIX, _TAG_PREFIX, _PROGRAM_PREFIX = "topic.", "client.tag.", "app."
 _BELOW_PREFIXES = {"topic_configs": _TOPIC_PREFIX, "client_tags": _TAG_PREFIX, "app_configs": _PROGRAM_PREFIX}
-
 
 _OF_THE_GROUP = {
     "acceptable.recovery.lag": "streams.acceptable.recovery.lag",
@@ -94,16 +93,7 @@ _INTS = frozenset(
 )
 """Numbers that are of type int in Kafka; the others are of type long."""
 
-log = logging.getLogger(__name__)
-
-
-def _dotted(name: str) -> str:
-    return _SPECIAL_KEYS.get(name, name.replace("_", "."))
-
-
 _SECRET_WORDS = ("password", "secret", "token", "jaas")
-_SPECIAL_KEYS = {"sasl_oauth_token_provider": "sasl.oauth.token.provider"}
-
 
 _SERDES: Mapping[str, Any] = {
     serde.name: serde
@@ -123,6 +113,12 @@ _SERDES: Mapping[str, Any] = {
 }
 _JAVA_SERDE = re.compile(r"(?:org\.apache\.kafka\.common\.serialization\.)?Serdes\$([A-Za-z]+)Serde")
 _JAVA_BYTES = ("bytearray", "bytebuffer")
+
+logger = logging.getLogger(__name__)
+
+
+def _dotted(name: str) -> str:
+    return name.replace("_", ".")
 
 
 def named_serde(key: str, setting: object) -> object:
@@ -293,7 +289,7 @@ class StreamsConfig(BaseModel):
     error."""
     state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)
     """How long the state of a task is kept after the task has moved to another instance."""
-    state_cleanup_dir_max_age_ms: int = Field(default=-1, ge=-1)
+    state_cleanup_dir_max_age_ms: Milliseconds = Field(default=-1, ge=-1)
     """State that was not written to for this long is deleted when the application starts (KIP-1259); -1: never."""
     dsl_store_format: Literal["default", "headers"] = "default"
     """``headers``: rows of the DSL's stores are laid out with room for headers, which its operators leave empty."""
@@ -407,13 +403,21 @@ class StreamsConfig(BaseModel):
                 own[key.removeprefix(_PROGRAM_PREFIX)] = value
             else:
                 plain[key] = value
-        guarantee = plain.get("processing.guarantee", plain.get("processing_guarantee"))
-        if guarantee == "exactly_once_v2":
-            if not {"commit.interval.ms", "commit_interval_ms"} & plain.keys():
-                plain["commit.interval.ms"] = EXACTLY_ONCE_COMMIT_INTERVAL_MS
-            if not {"isolation.level", "isolation_level"} & plain.keys():
-                plain["isolation.level"] = "read_committed"
         return {**plain, "topic_configs": topics, "client_tags": tags, "app_configs": own}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_defaults_of_exactly_once(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        if values.get("processing.guarantee", values.get("processing_guarantee")) != "exactly_once_v2":
+            return values
+        found = dict(values)
+        if not {"commit.interval.ms", "commit_interval_ms"} & found.keys():
+            found["commit.interval.ms"] = EXACTLY_ONCE_COMMIT_INTERVAL_MS
+        if not {"isolation.level", "isolation_level"} & found.keys():
+            found["isolation.level"] = "read_committed"
+        return found
 
     @field_validator("*", mode="after")
     @classmethod
@@ -530,7 +534,7 @@ class StreamsConfig(BaseModel):
             instead = (
                 f"set {name} of the group (kafka-configs --entity-type groups)" if name else "there is no such setting"
             )
-            log.warning("%s has no effect: the group coordinator decides; %s", key, instead)
+            logger.warning("%s has no effect: the group coordinator decides; %s", key, instead)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:

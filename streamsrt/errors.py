@@ -169,8 +169,7 @@ class ProcessingError(RecordError):
 
 class ProductionError(RecordError):
     """A result could not be serialized, or the broker rejected it permanently. Correct the serde or the topic's
-    settings, or
-    skip such results with ``production.exception.handler=continue``.
+    settings, or skip such results with ``production.exception.handler=continue``.
 
     The exit code is 3 if the broker would have refused any record, for example because of a missing right.
     ``is_retriable``: it may succeed if retried later.

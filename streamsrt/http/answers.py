@@ -443,4 +443,4 @@ VIEWS: Mapping[str, Callable[[Instance], Answer]] = {
     "/upgrade": upgrade,
 }
 PROBES: Mapping[str, Callable[[Instance], Answer]] = {"/healthz": health, "/readyz": readiness}
-"""What waits for nothing."""
+"""These wait for nothing, so they are answered even if all others wait."""

@@ -43,10 +43,11 @@ def _get(
         connection.request("GET", path + query, headers=headers)
         response = connection.getresponse()
         return response.status, orjson.loads(response.read())
-    except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
+    except (OSError, http.client.HTTPException, UnicodeError, orjson.JSONDecodeError) as error:
+        # UnicodeError: what can't be the name of a host.
         if isinstance(error, TimeoutError) and connection.sock is not None:
             raise InstanceUnreachableError(
-                f"the instance at {host} has taken the connection and not answered within {timeout_s:g} s. Its process "
+                f"the instance at {host} accepted the connection, but did not answer within {timeout_s:g} s. Its process "
                 "hangs or is stopped (kill -STOP), or its machine is overloaded. Look at its log and at `ps`; if it does "
                 "not recover, kill it (kill -9): its tasks move to others, and nothing is lost"
             ) from error

@@ -1,11 +1,12 @@
-"""By which names a server is asked: which address other instances get, and which names a server for this machine accepts.
+"""The names under which a server is reached: the address that other instances get, and the names that a server on loopback
+accepts.
 
-1. What listens on loopback is reached by programs of this machine; a browser is one of them. Any page that it shows may have
-   its own name point to 127.0.0.1 and then ask by that name, with the rights of a page of this server (DNS rebinding). So
-   such a server answers only to names that nobody else can point anywhere.
-2. A server that others reach has other protection, or none.
-3. Nobody can ask "every address" for something: who listens there is asked by the machine's name. That of a container is
-   known in its network.
+1. A server on loopback is reached by programs of this machine, and a browser is one of them. Any page that it shows may let
+   its own name point to 127.0.0.1, and then send requests by that name, with the rights of a page of this server (DNS
+   rebinding). So such a server answers only to names that nobody else can point anywhere.
+2. A server that other machines reach has other protection, or none.
+3. "Every address" (``0.0.0.0``) is no address to send a request to: a server that listens there is reached by the name of
+   its machine. The name of a container is known in its network.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def host_of(address: str) -> str:
 
 
 def reached_at(listen: str, port: int) -> str:
-    """``HOST:PORT`` at which other machines ask who listens at ``listen``, where nobody has set another address."""
+    """``HOST:PORT`` at which other machines reach what listens at ``listen``, where nobody has set another address."""
     host = listen.rpartition(":")[0]
     return f"{socket.gethostname() if _is_every_address(host) else host}:{port}"
 
@@ -54,8 +55,8 @@ def _is_every_address(host: str) -> bool:
 
 
 def called_by(request: Request) -> str:
-    """The name by which a request calls the server: its header ``Host`` without the port, which is anything that somebody
-    has written there. Empty where there is none: every browser sends one."""
+    """The name by which a request calls the server: its header ``Host`` without the port. It may be any text. Empty if there
+    is no such header: every browser sends one."""
     given = request.headers.get("host", "").lower()
     return given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
 

@@ -16,15 +16,13 @@ from streamsrt.http.text import to_json
 from streamsrt.queries.values import Position
 
 PIECE_ROWS = 1_024
-"""More than the rows that a query gets which asks for no number: its answer is whole before it begins."""
+"""More than a query gets that does not ask for a number of rows: its response is complete before it begins."""
 
 Row = dict[str, Any]
 
 
 class QueryRefusedError(StreamsError):
-    """The rows of a query over HTTP are not available. ``answer`` is the status and body of the response, which says
-    why.
-    """
+    """The rows of a query over HTTP are not available. ``answer`` is the status and body of the response, which says why."""
 
     def __init__(self, answer: tuple[int, dict[str, Any]]) -> None:
         super().__init__(str(answer[1].get("message", "")))
@@ -35,7 +33,7 @@ class Page:
     """A response with rows. ``make(page)`` yields them, by way of :meth:`up_to_limit`, and sets ``position`` to what they
     contain.
 
-    ``about``: what stands behind the rows.
+    ``about``: fields of the response that follow the rows.
     """
 
     def __init__(self, limit: int, make: Callable[[Page], Iterator[Row]], about: dict[str, Any] | None = None) -> None:

@@ -7,7 +7,8 @@ prefix ``0x``, hexadecimal digits. For every other serde the text is parsed as J
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
 from uuid import UUID
 
 import orjson
@@ -32,6 +33,9 @@ def _json_or_text(text: str) -> Any:
     except orjson.JSONDecodeError:
         return text
 
+
+_DEPTH_MAX = 100
+"""Lists and mappings in each other; orjson takes 254."""
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "string": str,
@@ -73,7 +77,47 @@ def row_json(key: object, value: object) -> dict[str, Any]:
 
 def to_json(value: object) -> bytes:
     """Encodes JSON; other values become text: bytes are UTF-8, or hexadecimal digits after ``0x``."""
+    try:
+        return _encoded(value)
+    except orjson.JSONEncodeError:
+        return _encoded(_with_texts(value, 0))
+
+
+def _encoded(value: object) -> bytes:
     return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _with_texts(value: object, depth: int) -> object:
+    """The value with texts in place of what orjson refuses without asking :func:`_plain`: integers of more than 64 bits,
+    keys such as tuples, texts that are not Unicode, and what lies too deep."""
+    if depth == _DEPTH_MAX:
+        return _text(value)
+    if isinstance(value, dict):
+        return {_key_or_text(key): _with_texts(each, depth + 1) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return [_with_texts(each, depth + 1) for each in cast("list[object]", value)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _with_texts(getattr(value, each.name), depth + 1) for each in fields(value)}
+    dump = getattr(value, "model_dump", None)
+    if dump is not None:
+        return _with_texts(dump(mode="json"), depth + 1)
+    return value if _is_encodable(value) else _text(value)
+
+
+def _key_or_text(key: object) -> object:
+    return key if _is_encodable({key: None}) else _text(_plain(key))
+
+
+def _is_encodable(value: object) -> bool:
+    try:
+        _encoded(value)
+    except orjson.JSONEncodeError:
+        return False
+    return True
+
+
+def _text(value: object) -> str:
+    return str(value).encode(errors="backslashreplace").decode()
 
 
 def _plain(value: object) -> object:

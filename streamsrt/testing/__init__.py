@@ -1,5 +1,6 @@
 """Runs a topology without a broker.
 
+- ``driver``                  the parts of the topology test driver
 - ``mock_processor_context``  a context for testing a processor by itself (Kafka Streams' ``MockProcessorContext``)
 - ``simulator``               runs several instances of an application against a cluster, all simulated, with seeded
                               faults, and checks the results

@@ -28,6 +28,7 @@ from streamsrt.state.kinds import cache_over, lay_out, make_store, store_access
 from streamsrt.state.passing_directory import PassingDirectory
 from topology.build.materialize import added_store
 from topology.spec.codecs import ProgramSerde
+from topology.spec.errors import UnknownStoreError
 from topology.spec.functions import check_schedule
 from topology.spec.processor import PunctuationType, Record, RecordMetadata
 from topology.spec.stores import Store
@@ -136,10 +137,12 @@ class MockProcessorContext:
         return below(prefix, self.config.settings(only_given=True))
 
     def get_state_store(self, name: str) -> Any:
-        """The store that :meth:`add_state_store` added. Raises KeyError."""
+        """The store that :meth:`add_state_store` added. Raises UnknownStoreError, as the context of an application."""
         if name not in self._stores:
             known = ", ".join(self._stores) or "none"
-            raise KeyError(f"there is no store {name!r}: add it with add_state_store. Stores of this context: {known}")
+            raise UnknownStoreError(
+                f"there is no store {name!r}: add it with add_state_store. Stores of this context: {known}"
+            )
         return self._stores[name]
 
     def schedule(

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
-from itertools import repeat
 from types import TracebackType
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError, UserError
-from streamsrt.operators.engine.environment import RefusedRecordError
 from streamsrt.operators.engine.handlers import handler_of
-from streamsrt.operators.engine.placement import check_partitions, picked, spread
 from streamsrt.runtime.metrics import Metric, MetricList
 from streamsrt.runtime.task_metrics import user_metrics
 from streamsrt.runtime.topology_version import misread_stores
@@ -35,12 +31,18 @@ from streamsrt.state.access import KeyValueAccess, SessionAccess, VersionedAcces
 from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_access
 from streamsrt.tasks.derived_partitions import DerivedPartitions
 from streamsrt.tasks.global_state import GlobalState
-from streamsrt.tasks.output.record_collector import Keys, Partitions
 from streamsrt.tasks.task import CommitState, Task
 from streamsrt.tasks.task_config import TaskConfig
-from streamsrt.wire.murmur2 import partition_for_key
+from streamsrt.testing.driver.produced_records import (
+    ProducedRecord,
+    ProducedRecords,
+    Refuse,
+    columns_of,
+    partition_for,
+    produced_record,
+)
+from streamsrt.testing.driver.topics import TestInputTopic, TestOutputTopic, TestRecord, to_whole_ms
 from streamsrt.wire.records import Headers, RecordColumns
-from streamsrt.wire.records.texts import Texts, Times
 from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.outline import outline
 from topology.graph.store_kinds import RowsOfKey, rows_of
@@ -49,14 +51,13 @@ from topology.spec.codecs import ProgramSerde
 from topology.spec.serdes import Serde
 from topology.spec.timestamps import is_whole_ms
 
+__all__ = ["ProducedRecord", "TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver", "partition_for"]
+
 K = TypeVar("K")
 V = TypeVar("V")
 Access = TypeVar("Access", KeyValueAccess, WindowAccess, SessionAccess, VersionedAccess)
 
 TopicPartition: TypeAlias = tuple[str, int]
-
-Refuse = Callable[[str, bytes | None, bytes | None], Exception | None]
-"""``(topic, key, value)`` -> why the cluster does not take a record; None: it takes it."""
 
 GETTERS = {
     RowsOfKey.ONE: "get_key_value_store",
@@ -64,33 +65,9 @@ GETTERS = {
     RowsOfKey.WINDOWS: "get_window_store",
     RowsOfKey.SESSIONS: "get_session_store",
 }
+"""By what a store has of a key, the method that returns such a store."""
+
 _DEFAULT_CONFIG: dict[str, Any] = {"application.id": "topology-test-driver"}
-
-
-class ProducedRecord(NamedTuple):
-    """A record sent to a topic, as bytes."""
-
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: Headers
-
-
-class TestRecord(NamedTuple, Generic[K, V]):
-    """A record of an input or output topic. ``timestamp``: epoch milliseconds."""
-
-    key: K | None
-    value: V | None
-    timestamp: int
-    headers: Headers = ()
-
-
-_record: Callable[[Iterable[object]], ProducedRecord] = partial(tuple.__new__, ProducedRecord)
-"""What a named tuple does, at a third of the time."""
-
-TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka Streams'; it is no test class
 
 
 class _Route(NamedTuple):
@@ -101,180 +78,6 @@ class _Route(NamedTuple):
     queue: deque[ProducedRecord]
     readers: list[tuple[int, Task]]
     is_global: bool
-
-
-class _Capture:
-    """The collector of the driver, which keeps all records."""
-
-    def __init__(self, refuse: Refuse | None, partitions_of: Callable[[str], int]) -> None:
-        self.produced: list[ProducedRecord] = []
-        self._refuse = refuse
-        self._partitions_of = partitions_of
-
-    def add(
-        self,
-        topic: str,
-        keys: Keys,
-        values: Keys,
-        timestamps: Sequence[int],
-        headers: Sequence[Headers] | None = None,
-        partition: Partitions = None,
-        partition_keys: Keys | None = None,
-    ) -> None:
-        refuse, produced = self._refuse, self.produced
-        if partition is None and self._partitions_of(topic) == 1:
-            partition = 0
-        if len(keys) == 1 and isinstance(partition, int) and headers is None and refuse is None:
-            # Most come like this, and the way below costs three times as much.
-            produced.append(_record((topic, partition, keys[0], values[0], timestamps[0], ())))
-            return
-        count = self._partitions_of(topic)
-        partitions: Iterable[int] = map(partition_for, partition_keys or keys, repeat(count))
-        if isinstance(partition, int):
-            partitions = repeat(partition)
-        elif partition is not None:
-            at, numbers = spread(partition)
-            keys, values, timestamps = picked(keys, at), picked(values, at), picked(timestamps, at)
-            headers = None if headers is None else picked(headers, at)
-            partition_keys = None if partition_keys is None else picked(partition_keys, at)
-            known = [number for number in numbers if number is not None]
-            check_partitions(topic, count, min(known, default=0), max(known, default=0))
-            default = map(partition_for, partition_keys or keys, repeat(count))
-            partitions = [d if number is None else number for number, d in zip(numbers, default, strict=False)]
-        each = repeat(()) if headers is None else map(tuple, headers)
-        records = map(_record, zip(repeat(topic), partitions, keys, values, timestamps, each, strict=False))
-        if refuse is None:
-            produced += records
-            return
-        for record in records:
-            if (reason := refuse(topic, record.key, record.value)) is not None:
-                raise RefusedRecordError(reason)
-            produced.append(record)
-
-    def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
-        raw = texts.tolist()
-        self.add(topic, raw, raw, times.tolist())
-
-
-def partition_for(key: bytes | None, partitions: int) -> int:
-    """The partition of a key; 0 without a key, so that tests are repeatable."""
-    return 0 if key is None or partitions == 1 else partition_for_key(key, partitions)
-
-
-class TestInputTopic(Generic[K, V]):
-    """An input topic. Timestamps start at ``start_timestamp`` and advance by ``auto_advance_ms``."""
-
-    __test__ = False
-
-    def __init__(
-        self,
-        driver: TopologyTestDriver,
-        name: str,
-        key_serde: Serde[K],
-        value_serde: Serde[V],
-        start_timestamp: int = 0,
-        auto_advance_ms: int = 0,
-    ) -> None:
-        self.name = name
-        self._driver = driver
-        self._key_serde = key_serde
-        self._value_serde = value_serde
-        self._timestamp = start_timestamp
-        self._auto_advance_ms = auto_advance_ms
-
-    def pipe_input(
-        self,
-        key: K | None,
-        value: V | None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-        *,
-        partition: int | None = None,
-    ) -> None:
-        """Processes one record and everything that follows from it. ``timestamp`` None: the topic's own clock.
-
-        ``partition`` None: that of the key, as the default partitioner has it.
-        """
-        if timestamp is None:
-            timestamp = self._timestamp
-            self._timestamp += self._auto_advance_ms
-        self._driver.pipe_raw(
-            self.name,
-            None if key is None else self._key_serde.serialize(key),
-            None if value is None else self._value_serde.serialize(value),
-            timestamp,
-            headers,
-            partition=partition,
-        )
-
-    def advance_time(self, duration: timedelta | int) -> None:
-        """Advances the topic's own clock (milliseconds or timedelta)."""
-        self._timestamp += _milliseconds(duration)
-
-    def pipe_values(self, values: Iterable[V | None]) -> None:
-        """Processes several records without a key one after the other."""
-        for value in values:
-            self.pipe_input(None, value)
-
-    def pipe_records(self, records: Iterable[TestRecord[K, V]]) -> None:
-        """Processes several records one after the other, each with its timestamp and headers."""
-        for record in records:
-            self.pipe_input(record.key, record.value, record.timestamp, record.headers)
-
-    def pipe_key_values(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
-        """Processes several records one after the other."""
-        for key, value in pairs:
-            self.pipe_input(key, value)
-
-
-class TestOutputTopic(Generic[K, V]):
-    """An output topic; each record is read once."""
-
-    __test__ = False
-
-    def __init__(self, driver: TopologyTestDriver, name: str, key_serde: Serde[K], value_serde: Serde[V]) -> None:
-        self.name = name
-        self._queue = driver.output_queue(name)
-        self._key_serde = key_serde
-        self._value_serde = value_serde
-
-    def is_empty(self) -> bool:
-        return not self._queue
-
-    def queue_size(self) -> int:
-        return len(self._queue)
-
-    def read_record(self) -> TestRecord[K, V]:
-        """The next record. Raises UserError if there is none."""
-        if not self._queue:
-            raise UserError(f"topic {self.name!r} has no more records: check is_empty() first, or check the input")
-        record = self._queue.popleft()
-        return TestRecord(
-            None if record.key is None else self._key_serde.deserialize(record.key),
-            None if record.value is None else self._value_serde.deserialize(record.value),
-            record.timestamp,
-            record.headers,
-        )
-
-    def read_key_value(self) -> tuple[K | None, V | None]:
-        record = self.read_record()
-        return record.key, record.value
-
-    def read_value(self) -> V | None:
-        return self.read_record().value
-
-    def read_records_to_list(self) -> list[TestRecord[K, V]]:
-        return [self.read_record() for _ in range(len(self._queue))]
-
-    def read_key_values_to_list(self) -> list[tuple[K | None, V | None]]:
-        return [self.read_key_value() for _ in range(len(self._queue))]
-
-    def read_values_to_list(self) -> list[V | None]:
-        return [self.read_value() for _ in range(len(self._queue))]
-
-    def read_key_values_to_map(self) -> dict[K | None, V | None]:
-        """The last value of each key."""
-        return dict(self.read_key_values_to_list())
 
 
 class TopologyTestDriver:
@@ -308,7 +111,7 @@ class TopologyTestDriver:
         self._topology = topology
         self._counts = DerivedPartitions(config.application_id, partitions)
         self._partitions_of = self._counts.of
-        self._capture = _Capture(refuse, self._partitions_of)
+        self._produced = ProducedRecords(refuse, self._partitions_of)
         self._followed = 0
         self._queues: dict[str, deque[ProducedRecord]] = {}
         self._logs: dict[TopicPartition, list[ProducedRecord]] = {}
@@ -325,6 +128,7 @@ class TopologyTestDriver:
         self._tasks: list[Task] = []
         self._is_whole = True
         """Whether it has neither failed nor ended."""
+        self._is_closed = False
         try:
             for each in found:
                 self._tasks.append(self._task(*each))
@@ -353,7 +157,7 @@ class TopologyTestDriver:
             partition,
             application_id=self.config.application_id,
             stores={spec.name: _memory_store(spec) for spec in subtopology.stores},
-            collector=self._capture,
+            collector=self._produced,
             config=self._task_config,
             partitions_of_topic=self._partitions_of,
             now_ms=self._now_ms,
@@ -382,10 +186,10 @@ class TopologyTestDriver:
         start_timestamp: int = 0,
         auto_advance_ms: int = 0,
     ) -> TestInputTopic[K, V]:
-        return TestInputTopic(self, name, key_serde, value_serde, start_timestamp, auto_advance_ms)
+        return TestInputTopic(self.pipe_raw, name, key_serde, value_serde, start_timestamp, auto_advance_ms)
 
     def create_output_topic(self, name: str, key_serde: Serde[K], value_serde: Serde[V]) -> TestOutputTopic[K, V]:
-        return TestOutputTopic(self, name, key_serde, value_serde)
+        return TestOutputTopic(self.output_queue(name), name, key_serde, value_serde)
 
     def output_queue(self, topic: str) -> deque[ProducedRecord]:
         """Returns the records sent to a topic and not read yet."""
@@ -394,7 +198,7 @@ class TopologyTestDriver:
     @property
     def producer_history(self) -> tuple[ProducedRecord, ...]:
         """Everything sent, in order: outputs, repartition topics and changelogs."""
-        return tuple(self._capture.produced)
+        return tuple(self._produced.all)
 
     def pipe_raw(
         self,
@@ -415,14 +219,14 @@ class TopologyTestDriver:
             raise UserError(f"{topic}: the timestamp is {timestamp!r}; give a whole number of milliseconds since 1970")
         tp = (topic, number)
         route = self._routes.get(tp) or self._route(tp)
-        record = _record((topic, number, key, value, timestamp, headers))
-        self._deliver(record, route)
-        route.log.append(record)
         if not (route.readers or route.is_global):
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
+        record = produced_record((topic, number, key, value, timestamp, headers))
         try:
+            self._deliver(record, route)
+            route.log.append(record)
             self._work()
         except BaseException:
             self._is_whole = False
@@ -455,7 +259,7 @@ class TopologyTestDriver:
         return False
 
     def _work(self) -> None:
-        if self._followed < len(self._capture.produced):
+        if self._followed < len(self._produced.all):
             self._follow()
         tasks, waiting = self._tasks, self._waiting
         while waiting:
@@ -476,7 +280,7 @@ class TopologyTestDriver:
 
     def _follow(self) -> None:
         """Adds new records to the queues of their topics, and to the tasks that read them."""
-        produced, routes = self._capture.produced, self._routes
+        produced, routes = self._produced.all, self._routes
         while self._followed < len(produced):
             record = produced[self._followed]
             self._followed += 1
@@ -496,7 +300,7 @@ class TopologyTestDriver:
 
     def advance_wall_clock_time(self, duration: timedelta | int) -> None:
         """Advances the wall clock (milliseconds or timedelta) and runs due punctuations."""
-        self._now_ms += _milliseconds(duration)
+        self._now_ms += to_whole_ms(duration)
         self._globals.advance_time(self._now_ms)
         with self._noting_failure():
             for task in self._tasks:
@@ -550,12 +354,12 @@ class TopologyTestDriver:
             self.end()
             self.commit()
         self.close()
-        self._is_whole = True
+        self._is_whole, self._is_closed = True, False
         self._topology = following
         self._globals = self._global_state(self._topology)
         for tp, log in self._logs.items():
             if tp[0] in self._globals.topics and log:
-                self._globals.apply(*tp, _columns(log, 0))
+                self._globals.apply(*tp, columns_of(log, 0))
         self._tasks = [self._task(*each) for each in self._counts.tasks(self._topology)]
         for task in self._tasks:
             for spec in task.subtopology.stores:
@@ -582,18 +386,18 @@ class TopologyTestDriver:
                 task.start_at(*tp, position)
                 task.restore_partition_time(*tp, metadata)
                 if log[position:]:
-                    task.add_batch(*tp, _columns(log[position:], position))
+                    task.add_batch(*tp, columns_of(log[position:], position))
                     self._waiting.add(number)
 
     def _restore(self, task: Task, store: str) -> None:
         target = task.restore_target(store)
         if target is None:
             return
-        records = [record for record in self._capture.produced if (record.topic, record.partition) == target]
+        records = [record for record in self._produced.all if (record.topic, record.partition) == target]
         if not task.writes_changelog(store):
             records = self._logs.get(target, [])[: self._committed_offset(target)[0]]
         if records:
-            task.restore(store, _columns(records, 0))
+            task.restore(store, columns_of(records, 0))
 
     # ------------------------------------------------------------------------------------------------- state
 
@@ -677,23 +481,14 @@ class TopologyTestDriver:
         self._follow()
 
     def close(self) -> None:
-        """Closes the user's processors."""
+        """Closes the user's processors. Does nothing if they are closed already."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         with ExitStack() as stack:
             stack.callback(self._globals.close)
             for task in reversed(self._tasks):
                 stack.callback(task.close)
-
-
-def _milliseconds(duration: timedelta | int) -> int:
-    return round(duration / timedelta(milliseconds=1)) if isinstance(duration, timedelta) else duration
-
-
-def _columns(records: Sequence[ProducedRecord], offset: int) -> RecordColumns:
-    """There is at least one record."""
-    _, _, keys, values, timestamps, headers = map(list, zip(*records, strict=True))
-    return RecordColumns(
-        keys, values, timestamps, offset, offset + len(records), None, headers if any(headers) else None
-    )
 
 
 def _memory_store(spec: StoreSpec) -> LaidOut:

@@ -49,6 +49,13 @@ def test_later_sources_win() -> None:
     assert StreamsConfig.of(first, commit_interval_ms=None) == first
 
 
+@pytest.mark.parametrize("name", [name for name in StreamsConfig.model_fields if name.endswith("_ms")])
+def test_each_duration_may_be_a_timedelta(name: str) -> None:
+    beside = {"session_timeout_ms": 7_200_000, "transaction_timeout_ms": 7_200_000}
+    config = StreamsConfig.of(APP, {**beside, name: timedelta(hours=1)})
+    assert getattr(config, name) == 3_600_000
+
+
 def test_values_may_be_text_durations_or_numbers() -> None:
     config = StreamsConfig.of(
         APP,

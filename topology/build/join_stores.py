@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from topology.build.materialize import store_spec, windowed_spec
+from topology.build.materialize import refuse_options, store_spec, windowed_spec
 from topology.build.plan import PlannedSerde, PlannedStore
 from topology.graph.operations.joins import JoinKind
 from topology.graph.store_kinds import RowsOfKey, rows_called
@@ -59,6 +59,8 @@ def stream_join_stores(
             raise TopologyError("the serdes of a join are given with key=, value= and other_value=", call_site())
         if base.version > 1:
             raise TopologyError("the sides of a join have versions of their own: give two Stores", call_site())
+        reason = "the join keeps records as long as its windows say"
+        refuse_options(base, base.name or generated[0], reason, "retention", "window_size")
         prefixes = generated if base.name is None else tuple(base.name + suffix for suffix in suffixes)
         own = tuple(
             _window(base, f"{prefix}-store", windows, key, value)
@@ -87,6 +89,7 @@ def side_suffix(kind: JoinKind, side: str) -> str:
 
 
 def _window(store: Store, name: str, windows: JoinWindows, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
+    refuse_options(store, name, "the join keeps records as long as its windows say", "segment_interval", "max_entries")
     spec = replace(
         store_spec(store, name, key.serde, value.serde), timestamped=False, caching=False, retain_duplicates=True
     )

@@ -19,7 +19,7 @@ from topology.spec.codecs import AnySerde, bytes_, long
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.names import check_name
 from topology.spec.row_versions import check_upcasts
-from topology.spec.stores import Store
+from topology.spec.stores import KindName, Store
 from topology.spec.suppressed import Buffer
 from topology.spec.windows import (
     MIN_SEGMENT_INTERVAL_MS,
@@ -55,6 +55,25 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
     return store.key or key, store.value or value
 
 
+def refuse_options(store: Store, name: str, reason: str, *options: str) -> None:
+    """Raises UnsupportedError where a program gives a store one of these options, which would have no effect there."""
+    values = {
+        "retention": store.retention_ms,
+        "window_size": store.window_size_ms,
+        "segment_interval": store.segment_interval_ms,
+        "max_entries": store.max_entries,
+        "retain_duplicates": store.retain_duplicates or None,
+    }
+    given = [f"{option}=" for option in options if values[option] is not None]
+    if given:
+        raise UnsupportedError(f"store {name!r} can't have {', '.join(given)}: {reason}", call_site())
+
+
+def _refuse_another_kind(store: Store, name: str, kind: KindName) -> None:
+    if store.kind not in ("key_value", kind):
+        raise TopologyError(f"store {name!r} has kind {store.kind!r}, but a {kind} store is needed here", call_site())
+
+
 def key_value_store(store: Store, name: str, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     """The store of a table by key: of kind key_value or versioned."""
     spec = _table_spec(store, name, key, value)
@@ -73,6 +92,13 @@ def window_store(
     windows: TimeWindows | SlidingWindows | UnlimitedWindows,
 ) -> PlannedStore:
     """The store of a table by key and window. Raises WindowError where its retention is too short for the windows."""
+    _refuse_another_kind(store, name, "window")
+    refuse_options(
+        store,
+        name,
+        "it has one row for each key and window, and keeps it for retention=",
+        *("segment_interval", "max_entries", "retain_duplicates"),
+    )
     if store.window_size_ms not in (None, windows.size_ms):
         raise WindowError(
             f"store {name!r} has windows of {store.window_size_ms} ms, the operator has {windows.size_ms} ms",
@@ -92,6 +118,8 @@ def session_store(
     store: Store, name: str, key: PlannedSerde, value: PlannedSerde, windows: SessionWindows
 ) -> PlannedStore:
     """The store of a table by key and session. Raises WindowError where its retention is too short for the sessions."""
+    _refuse_another_kind(store, name, "session")
+    _refuse_options_of_sessions(store, name)
     spec = session_spec(store_spec(store, name, key.serde, value.serde), _retention_ms(store, name, windows))
     return PlannedStore(spec, key, value)
 
@@ -164,6 +192,12 @@ def added_store(store: Store) -> PlannedStore:
 
 
 def _added_key_value(spec: StoreSpec, store: Store) -> StoreSpec:
+    refuse_options(
+        store,
+        spec.name,
+        "it has one row for each key",
+        *("window_size", "segment_interval", "retain_duplicates"),
+    )
     return spec
 
 
@@ -172,13 +206,24 @@ def _added_window(spec: StoreSpec, store: Store) -> StoreSpec:
         raise WindowError(f"window store {store.name!r} needs retention= and window_size=", call_site())
     if store.retention_ms < store.window_size_ms:
         raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
+    refuse_options(store, spec.name, "only versioned stores have it", "segment_interval")
     return windowed_spec(spec, store.retention_ms, store.window_size_ms)
 
 
 def _added_session(spec: StoreSpec, store: Store) -> StoreSpec:
     if store.retention_ms is None:
         raise WindowError(f"session store {store.name!r} needs retention=", call_site())
+    _refuse_options_of_sessions(store, spec.name)
     return session_spec(spec, store.retention_ms)
+
+
+def _refuse_options_of_sessions(store: Store, name: str) -> None:
+    refuse_options(
+        store,
+        name,
+        "it keeps sessions, which expire by retention=",
+        *("window_size", "segment_interval", "max_entries", "retain_duplicates"),
+    )
 
 
 def read_only_store(store: Store, topic: str) -> PlannedStore:
@@ -233,6 +278,7 @@ def versioned_spec(spec: StoreSpec, store: Store) -> StoreSpec:
     """A store of versions: never cached. Raises WindowError where it has no retention."""
     if store.retention_ms is None:
         raise WindowError(f"versioned store {spec.name!r} needs retention=, how long its history is kept", call_site())
+    refuse_options(store, spec.name, "it keeps versions of keys, no windows", "window_size", "retain_duplicates")
     return replace(
         spec,
         kind="versioned",

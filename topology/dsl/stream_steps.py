@@ -240,8 +240,6 @@ def _processor(
     fixed_key: bool,
 ) -> OperatorStep:
     check_function(supplier, operator, NOTHING)
-    if isinstance(stores, (str, Store)):
-        raise TopologyError(f"{operator}() takes a list of stores: stores=[{stores!r}]", call_site())
     used, own = named_stores(stores)
     prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
     step = OperatorStep(

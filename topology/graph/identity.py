@@ -69,6 +69,9 @@ def _plain(value: object) -> object:
         return [_plain(item) for item in value]
     if isinstance(value, Serde):
         return f"serde {value.name}"
+    if callable(value):
+        # Before dataclasses: a function of the program may be one, or a class that is one.
+        return "function"
     if is_dataclass(value):
         given = {
             field.name: getattr(value, field.name)
@@ -76,6 +79,4 @@ def _plain(value: object) -> object:
             if field.name not in _CODE_ONLY and getattr(value, field.name) != field.default
         }
         return [type(value).__name__, {name: _plain(item) for name, item in given.items()}]
-    if callable(value):
-        return "function"
     raise TypeError(f"{value!r} cannot be part of a digest")

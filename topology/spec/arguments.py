@@ -58,7 +58,7 @@ ALIASES = {
 }
 
 _BUILT_IN: dict[str, tuple[str, Callable[[object], bool]]] = {
-    "Iterable": ("a list", lambda value: isinstance(value, Iterable)),
+    "Iterable": ("a list", lambda value: isinstance(value, Iterable) and not isinstance(value, str)),
     "Mapping": ("a dict", lambda value: isinstance(value, Mapping)),
     "None": ("", lambda value: value is None),
     "Serde": ("a serde such as serdes.string", is_serde),
@@ -206,4 +206,6 @@ def _refusal(called: str, argument: str, value: object, types: tuple[str, ...]) 
     shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
     wanted = " or ".join(filter(None, map(_words, types)))
     hint = serde_meant(value) if "Serde" in types else ""
+    if "Iterable" in types and isinstance(value, str):
+        hint = f": write {argument}=[{value!r}]"
     return f"{called}() takes {wanted} as {argument}, not {shown}{hint}"

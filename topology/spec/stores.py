@@ -31,18 +31,19 @@ class Store:
     """The description of a state store.
 
     ``name``: None lets the operator generate one. ``kind``: ``key_value``, ``window``, ``session``, or ``versioned``,
-    which keeps earlier values of a key. ``key``, ``value``: serdes; None: the operator's. ``retention`` (all but
-    key-value stores), ``window_size`` (window stores), ``segment_interval`` (the granularity of expiry; None: Kafka
-    Streams' default): timedelta or int milliseconds. ``max_entries``: an in-memory key-value store that keeps only the
-    most recently used entries (Kafka Streams' LRU map); evicted entries are deleted from its changelog too. ``ttl``: an
-    entry of a key-value store is deleted when stream time is that far beyond its last update (timedelta or int
-    milliseconds), with a tombstone in the changelog, and the table forwards the deletion; such a store is not cached.
-    ``plain_rows``: rows have no timestamps, as with Kafka Streams' plain suppliers; timestamps are read as -1.
-    ``keeps_headers``: as with ``dsl.store.format=headers`` (None: as configured), a tombstone in the changelog of a
-    persistent store has the headers of the record that deleted the row. ``caching`` None: on in the DSL's operators,
-    off for stores added with ``add_state_store``. ``logging`` False: no changelog; the state is lost with its
-    directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as configured
-    (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
+    which keeps earlier values of a key. ``key``, ``value``: serdes; None: the operator's. ``retention`` (key-value
+    stores ignore it, as in Kafka Streams: they have ``ttl``), ``window_size`` (window stores), ``segment_interval``
+    (versioned stores: the granularity of expiry; None: Kafka Streams' default): timedelta or int milliseconds.
+    ``max_entries``: an in-memory key-value store that keeps only the most recently used entries (Kafka Streams' LRU
+    map); evicted entries are deleted from its changelog too. ``ttl``: an entry of a key-value store is deleted when
+    stream time is that far beyond its last update (timedelta or int milliseconds), with a tombstone in the changelog,
+    and the table forwards the deletion; such a store is not cached. ``plain_rows``: rows have no timestamps, as with
+    Kafka Streams' plain suppliers; timestamps are read as -1. ``keeps_headers``: as with ``dsl.store.format=headers``
+    (None: as configured), a tombstone in the changelog of a persistent store has the headers of the record that
+    deleted the row. ``caching`` None: on in the DSL's operators, off for stores added with ``add_state_store``.
+    ``logging`` False: no changelog; the state is lost with its directory. ``changelog_config``: topic settings of the
+    changelog. ``in_memory`` None: as configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's
+    operators, off otherwise.
 
     ``renamed_from``: the store's former name. The store takes over the state of that one: its changelog and files keep
     the former name. If a store is renamed again, this remains the first name.

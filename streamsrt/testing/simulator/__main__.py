@@ -6,13 +6,13 @@ Exit codes: 0 all seeds pass; 1 one fails, which is described; 2 the arguments a
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from streamsrt.application import load_application, module_and_attribute
+from streamsrt.application import load_application, load_object, module_and_attribute
+from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.testing.simulator.running import simulate_seeds
 from streamsrt.testing.simulator.values import Faults, Inputs, Protocols, SimulationFailure
@@ -38,9 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     application = load_application(options.application)
     config = {key: value for key, value in application.config.items() if key not in _OF_A_REAL_CLUSTER}
-    config.update(_pairs(options.config, "--config"))
-    chosen: dict[str, Any] = {key: float(value) for key, value in _pairs(options.fault, "--fault", _FAULTS).items()}
-    faults = Faults(**chosen)
+    config.update(key_value_pairs(options.config))
+    faults = _faults(options.fault)
     counts: Counter[str] = Counter()
     done, virtual_s = 0, 0.0
     for result in simulate_seeds(
@@ -64,36 +63,35 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _inputs(name: str) -> Inputs:
-    module_name, _, attribute = name.partition(":")
-    found: Any = getattr(importlib.import_module(module_name), attribute or "inputs", None)
+    found = load_object(name, "inputs")
     if callable(found):
         found = found()
     if not isinstance(found, Mapping) or not found:
         raise ConfigError(
-            f"{module_name}:{attribute or 'inputs'} is not an input for a simulation: make it a mapping from the "
+            f"{name if ':' in name else f'{name}:inputs'} is not an input for a simulation: make it a mapping from the "
             "names of source topics to lists of streamsrt.testing.simulator.Input(key, value, timestamp), or name "
             "one with --inputs"
         )
     return found
 
 
-def _pairs(texts: Sequence[str], option: str, known: Sequence[str] | None = None) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise ConfigError(f"{option} {text}: expected KEY=VALUE")
-        if known is not None and (key not in known or not _is_number(value)):
-            raise ConfigError(f"{option} {text}: expected NUMBER for one of {', '.join(known)}")
-        pairs[key] = value
-    return pairs
+def _faults(texts: Sequence[str]) -> Faults:
+    numbers: dict[str, Any] = {}
+    for kind, number in key_value_pairs(texts, "--fault").items():
+        if kind not in _KINDS or not number.replace(".", "", 1).isdecimal():
+            raise ConfigError(f"--fault {kind}={number}: expected NUMBER for one of {', '.join(_KINDS)}")
+        numbers[kind] = float(number)
+    return Faults(**numbers)
 
 
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdecimal()
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}: give at least 1")
+    return number
 
 
-_FAULTS = [name for name in Faults.__dataclass_fields__ if name != "varied"]
+_KINDS = [name for name in Faults.__dataclass_fields__ if name != "varied"]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,10 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("application", metavar="MODULE:TOPOLOGY", help="the topology, as for `streamsrt run`")
     parser.add_argument("--inputs", metavar="MODULE:ATTRIBUTE", help="the input records (default: `inputs` of MODULE)")
-    parser.add_argument("--seeds", type=int, default=100, help="number of seeds (default: %(default)s)")
+    parser.add_argument("--seeds", type=_at_least_one, default=100, help="number of seeds (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default: %(default)s)")
-    parser.add_argument("--instances", type=int, default=3, help="of the application (default: %(default)s)")
-    parser.add_argument("--partitions", type=int, default=2, help="of each topic (default: %(default)s)")
+    parser.add_argument("--instances", type=_at_least_one, default=3, help="of the application (default: %(default)s)")
+    parser.add_argument("--partitions", type=_at_least_one, default=2, help="of each topic (default: %(default)s)")
     parser.add_argument(
         "--protocol",
         choices=get_args(Protocols),
@@ -121,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KIND=NUMBER",
-        help=f"how often a fault occurs on average, or its probability: {', '.join(_FAULTS)}; repeatable",
+        help=f"how often a fault occurs on average, or its probability: {', '.join(_KINDS)}; repeatable",
     )
     parser.add_argument(
         "--compare",

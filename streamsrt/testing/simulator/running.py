@@ -84,7 +84,17 @@ def simulate(
             raise SimulationFailure(
                 seed,
                 wrong,
-                _call(seed, instances, faults, {"protocol": protocol, **arguments}),
+                _call(
+                    seed=seed,
+                    instances=instances,
+                    faults=faults,
+                    protocol=protocol,
+                    **arguments,
+                    chaos_s=None if chaos_s == CHAOS_S else chaos_s,
+                    settle_s=None if settle_s == SETTLE_S else settle_s,
+                    compare=compare,
+                    check=None if check is None else _Name("check"),
+                ),
                 tuple(simulation.trace.lines),
             )
         return simulation.result(outputs)
@@ -135,7 +145,15 @@ def uninterrupted(
         simulation.clear_away()
 
 
-def _call(seed: int, instances: int, faults: Faults | None, arguments: Mapping[str, Any]) -> str:
-    given = {"seed": seed, "instances": instances, "faults": faults, **arguments}
-    shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if value)
+class _Name(str):
+    """The name of something that a call can't show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _call(**given: object) -> str:
+    shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if value not in (None, {}))
     return f"simulate(topology, inputs=inputs, {shown})"

@@ -13,7 +13,13 @@ from streamsrt.queries.values import HostInfo
 def test_an_instance_that_takes_a_connection_and_does_not_answer_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         host = HostInfo("127.0.0.1", frozen.getsockname()[1])
-        with pytest.raises(InstanceUnreachableError, match=r"not answered within 0\.05 s\. Its process hangs"):
+        with pytest.raises(InstanceUnreachableError, match=r"did not answer within 0\.05 s\. Its process hangs"):
             fetch(host, "/tasks", {}, 0.05)
     with pytest.raises(InstanceUnreachableError, match="If it has just stopped"):
         fetch(host, "/tasks", {}, 0.05)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "nowhere.invalid"])
+def test_a_name_that_is_none_of_a_host_is_explained(host: str) -> None:
+    with pytest.raises(InstanceUnreachableError, match="Otherwise check the address"):
+        fetch(HostInfo(host, 8080), "/tasks", {}, 5.0)

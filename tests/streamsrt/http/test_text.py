@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import orjson
 import pytest
+from pydantic import BaseModel
 
 from streamsrt.errors import UserError
 from streamsrt.http.text import key_of, row_json, to_json
@@ -48,4 +50,37 @@ def test_rows() -> None:
         "b": "0xff",
         "c": [1, 2],
         "d": str(SOME),
+    }
+
+
+@dataclass
+class Total:
+    cents: int
+
+
+class Shop(BaseModel):
+    cents: int
+
+
+def test_what_json_does_not_have_is_text() -> None:
+    """Values of a program's own serde may be anything: a row without an answer would look like an instance that is away."""
+    nested: object = "end"
+    for _ in range(300):
+        nested = [nested]
+    value = {
+        "large": 2**70,
+        "pairs": {("a", 1): 1, b"k": 2, 3: 3},
+        "surrogate": "\ud800",
+        "objects": [Total(2**64), Shop(cents=2**64)],
+        "number": 2**64 - 1,
+        "nested": nested,
+    }
+    found = orjson.loads(to_json(value))
+    assert found.pop("nested")
+    assert found == {
+        "large": str(2**70),
+        "pairs": {"('a', 1)": 1, "k": 2, "3": 3},
+        "surrogate": "\\ud800",
+        "objects": [{"cents": str(2**64)}] * 2,
+        "number": 2**64 - 1,
     }

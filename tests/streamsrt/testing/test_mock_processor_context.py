@@ -17,6 +17,7 @@ from topology import (
     RecordMetadata,
     Store,
     TopologyError,
+    UnknownStoreError,
     ValueAndTimestamp,
     VersionedRecord,
     serdes,
@@ -92,7 +93,7 @@ def test_time_and_origin_are_what_the_test_says() -> None:
 
 def test_mistakes() -> None:
     context = MockProcessorContext()
-    with pytest.raises(KeyError, match="no store 'counts'"):
+    with pytest.raises(UnknownStoreError, match="no store 'counts'"):
         Count().init(context)
     with pytest.raises(UserError, match="needs key= and value="):
         context.add_state_store(Store("s"))

@@ -218,3 +218,58 @@ def test_what_has_begun_is_closed_when_another_processor_can_not_begin() -> None
     with pytest.raises(ProcessingError, match="no"):
         TopologyTestDriver(builder.build())
     assert said == ["whole began", "whole closed"]
+
+
+def copying(*topics: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(list(topics), key=serdes.string, value=serdes.string).to("copies")
+    return builder.build()
+
+
+def test_a_record_that_was_refused_is_not_in_its_topic() -> None:
+    with TopologyTestDriver(copying("in")) as driver:
+        with pytest.raises(UserError, match="does not read the topic 'more'"):
+            driver.pipe_raw("more", b"a", b"refused", 1)
+        driver.restart(topology=copying("in", "more"))
+        driver.pipe_raw("more", b"a", b"taken", 2)
+        assert [record.value for record in driver.producer_history] == [b"taken"]
+
+
+def test_processors_are_closed_once() -> None:
+    closed: list[str] = []
+
+    class Closing(Processor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None: ...
+
+        def close(self) -> None:
+            closed.append("once")
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).process(Closing)
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.close()
+    assert closed == ["once"]
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.restart()
+    assert closed == ["once"] * 3
+
+
+def test_after_a_failure_in_a_global_store_nothing_is_committed() -> None:
+    def stopped(key: str, value: str) -> None:
+        raise OSError("no more")
+
+    class Failing(Processor[str, str, Any, Any]):
+        def process(self, record: Record[str, str]) -> None:
+            stopped(record.key, record.value)
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).to("out")
+    store = Store("everywhere", key=serdes.string, value=serdes.string, logging=False)
+    builder.add_global_store(store, "rows", Failing, key=serdes.string, value=serdes.string)
+    with TopologyTestDriver(builder.build(), commit="manual") as driver:
+        driver.pipe_raw("in", b"a", b"x", 1)
+        with pytest.raises(ProcessingError, match="no more"):
+            driver.pipe_raw("rows", b"a", b"x", 1)
+        driver.end()
+        driver.restart(clean=False)
+        assert [record.value for record in driver.producer_history] == [b"x", b"x"]

@@ -213,7 +213,8 @@ def public() -> set[tuple[str, str]]:
     names |= {("streamsrt.faust", name) for name in faust.__all__}
     names |= {("streamsrt.testing.simulator", name) for name in simulator.__all__}
     for module in ("streamsrt.queries.values", "streamsrt.schema_registry", *_test_modules()):
-        names |= {(module, name) for name in _classes_and_functions(module)}
+        exported = getattr(importlib.import_module(module), "__all__", None)
+        names |= {(module, name) for name in exported or _classes_and_functions(module)}
     return {(package, name) for package, name in names if not _is_error(package, name)} - {
         ("streamsrt", "TopologyTestDriver"),
         ("streamsrt.testing.topology_test_driver", "TopologyTestDriver"),

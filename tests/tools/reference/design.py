@@ -26,7 +26,7 @@ def design_page() -> str:
         GENERATED,
         "# Design of the packages",
         "For contributors: each package says which modules it has, and which rules they follow. "
-        "[Architecture](../architecture.md) has the packages in one table, [CONTRIBUTING](../../CONTRIBUTING.md) the "
+        "[Architecture](../architecture.md) has the packages in layers, [CONTRIBUTING](../../CONTRIBUTING.md) the "
         "graph of their imports.",
     ]
     for name in packages():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
@@ -256,3 +257,34 @@ def test_digests_do_not_change_between_versions() -> None:
     topology = made(base)
     assert topology.digest == "0a09afa137884d9b6680c2d40e840459"
     assert [subtopology.id for subtopology in topology.subtopologies] == ["c5b1cc59"]
+
+
+@dataclass(frozen=True)
+class Above:
+    limit: float
+
+    def __call__(self, key: str, value: float) -> bool:
+        return value > self.limit
+
+
+@dataclass
+class Seen:
+    times: int = 0
+    values: list[float] = field(default_factory=list)
+
+
+def seen(initializer: Callable[[], object]) -> Topology:
+    def program(builder: StreamsBuilder) -> None:
+        grouped = builder.stream("t", key=serdes.string, value=serdes.double).group_by_key()
+        grouped.aggregate(initializer, lambda key, value, row: row, store="s", value=serdes.json)
+
+    return made(program)
+
+
+def kept(predicate: Callable[[str, float], object]) -> Topology:
+    return made(lambda builder: builder.stream("t", key=serdes.string, value=serdes.double).filter(predicate).to("o"))
+
+
+def test_functions_may_be_dataclasses() -> None:
+    assert seen(Seen).digest == seen(dict).digest
+    assert kept(Above(1.5)).digest == kept(Above(2)).digest == kept(lambda key, value: True).digest

@@ -443,3 +443,19 @@ def test_an_upcast_gets_values_of_the_program_from_every_store(kind: type, metho
         assert isinstance(serde, RowsOfValues) or serde.name in ("string", "long"), spec.name
         read = writing_serde(spec.upcasts[0][1], serde)
         assert "json" in read.name
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda builder: _stream(builder).process(Forward, stores="counts"),
+        lambda builder: _table(builder).transform_values(Forward, stores="counts"),
+        lambda builder: (
+            TopologyBuilder().add_source("s", "in").add_processor("p", Forward, parents="s", stores="counts")
+        ),
+        lambda builder: _stream(builder).branch(lambda key, value: True, names="counts"),
+    ],
+)
+def test_a_text_is_no_list_of_its_letters(call: Callable[[StreamsBuilder], object]) -> None:
+    with pytest.raises(TopologyError, match=r"takes a list( or)? as (stores|names), not 'counts'"):
+        call(StreamsBuilder())

@@ -20,6 +20,7 @@ from topology import (
     NameInUseError,
     Processor,
     Record,
+    SessionWindows,
     Store,
     StreamsBuilder,
     TimeWindows,
@@ -209,6 +210,46 @@ def one_store_for_a_list(builder: StreamsBuilder) -> None:
     builder.stream("a").process(Forward, stores="v")  # here
 
 
+def windows_of_a_table(builder: StreamsBuilder) -> None:
+    builder.stream("a").group_by_key().count(store=Store("c", window_size=5))  # here
+
+
+def entries_of_windows(builder: StreamsBuilder) -> None:
+    builder.stream("a").group_by_key().windowed_by(TimeWindows(5)).count(store=Store("w", max_entries=5))  # here
+
+
+def entries_of_sessions(builder: StreamsBuilder) -> None:
+    builder.stream("a").group_by_key().windowed_by(SessionWindows(5)).count(store=Store("s", max_entries=5))  # here
+
+
+def entries_of_a_join(builder: StreamsBuilder) -> None:
+    builder.stream("a").join(builder.stream("b"), max, JoinWindows(5), store=Store("j", max_entries=5))  # here
+
+
+def retention_of_a_join(builder: StreamsBuilder) -> None:
+    builder.stream("a").join(builder.stream("b"), max, JoinWindows(5), store=Store("j", retention=50))  # here
+
+
+def entries_of_an_asof_join(builder: StreamsBuilder) -> None:
+    builder.stream("a").join_asof(builder.stream("b"), max, 5, grace=5, store=Store("j", max_entries=5))  # here
+
+
+def sessions_in_windows(builder: StreamsBuilder) -> None:
+    builder.stream("a").group_by_key().windowed_by(TimeWindows(5)).count(store=Store("w", kind="session"))  # here
+
+
+def windows_in_sessions(builder: StreamsBuilder) -> None:
+    builder.stream("a").group_by_key().windowed_by(SessionWindows(5)).count(store=Store("s", kind="window"))  # here
+
+
+def segments_of_windows(builder: StreamsBuilder) -> None:
+    builder.add_state_store(Store("w", kind="window", retention=9, window_size=5, segment_interval=3))  # here
+
+
+def windows_of_versions(builder: StreamsBuilder) -> None:
+    builder.add_state_store(Store("v", kind="versioned", retention=9, window_size=5))  # here
+
+
 def two_serdes(builder: StreamsBuilder) -> None:
     builder.stream("a").group_by_key().count(store=Store("c", key=serdes.long), key=serdes.string)  # here
 
@@ -282,6 +323,16 @@ MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]
     entries_of_a_window_store: (UnsupportedError, "can have max_entries"),
     changelog_without_logging: (UnsupportedError, "no changelog"),
     not_a_store: (TopologyError, "takes a Store"),
+    windows_of_a_table: (UnsupportedError, "can't have window_size="),
+    entries_of_windows: (UnsupportedError, "can't have max_entries="),
+    entries_of_sessions: (UnsupportedError, "can't have max_entries="),
+    entries_of_a_join: (UnsupportedError, "can't have max_entries="),
+    retention_of_a_join: (UnsupportedError, "can't have retention="),
+    entries_of_an_asof_join: (UnsupportedError, "can't have max_entries="),
+    sessions_in_windows: (TopologyError, "a window store is needed here"),
+    windows_in_sessions: (TopologyError, "a session store is needed here"),
+    segments_of_windows: (UnsupportedError, "can't have segment_interval="),
+    windows_of_versions: (UnsupportedError, "can't have window_size="),
     one_store_for_a_list: (TopologyError, "stores=['v']"),
     two_serdes: (TopologyError, "give one"),
     no_partitions: (TopologyError, "at least 1 partition"),

@@ -59,6 +59,8 @@ def test_a_seed_that_fails_is_described(program: str, capsys: pytest.CaptureFixt
         (["--fault", "earthquakes=1"], "--fault earthquakes=1: expected NUMBER for one of crashes, restarts, "),
         (["--fault", "crashes=many"], "--fault crashes=many: expected NUMBER"),
         (["--config", "nothing"], "--config nothing: expected KEY=VALUE"),
+        (["--inputs", "nowhere:inputs"], "there is no module 'nowhere' (from 'nowhere:inputs')"),
+        (["--inputs", "simulated_program:input"], "there is no 'input' in simulated_program"),
     ],
 )
 def test_wrong_arguments_are_explained(
@@ -66,6 +68,14 @@ def test_wrong_arguments_are_explained(
 ) -> None:
     assert main([program, *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--seeds", "--instances", "--partitions"])
+def test_numbers_begin_at_one(program: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([program, option, "0"])
+    assert ended.value.code == 2
+    assert f"argument {option}: 0: give at least 1" in capsys.readouterr().err
 
 
 def test_without_greenlet_the_extra_is_named() -> None:

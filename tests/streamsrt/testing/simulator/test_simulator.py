@@ -20,7 +20,7 @@ from streamsrt.runtime.commit import Committer, check_all, prepare_all, write_al
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.tasks.manager.owned_task import OwnedTask
-from streamsrt.testing.simulator import NO_FAULTS, Faults, SimulationFailure, simulate, simulate_seeds
+from streamsrt.testing.simulator import NO_FAULTS, Faults, Outputs, SimulationFailure, simulate, simulate_seeds
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, LINES, counted, word_count
 from topology import StreamsBuilder
@@ -187,3 +187,15 @@ def test_a_failure_says_how_to_repeat_it() -> None:
     assert text.startswith("seed 3: the sky is not green\n")
     assert "simulate(topology, inputs=inputs, seed=3, instances=3, " in text
     assert "opened as active" in text
+
+
+def test_the_call_that_repeats_a_failure_gives_the_same_run() -> None:
+    def wrong(outputs: Outputs, expected: Outputs) -> str:
+        return "the sky is not green"
+
+    known: dict[str, Any] = {"topology": word_count(), "inputs": LINES, "check": wrong, "expected": {}}
+    with pytest.raises(SimulationFailure) as first:
+        simulate(seed=0, instances=2, partitions=1, chaos_s=4.0, settle_s=90.0, faults=Faults(crashes=1), **known)
+    with pytest.raises(SimulationFailure) as again:
+        eval(first.value.call, {"simulate": simulate, "Faults": Faults, **known})
+    assert again.value.trace == first.value.trace
