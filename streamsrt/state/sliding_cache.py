@@ -121,11 +121,8 @@ class SlidingCache(WindowCache):
         """Puts an entry at its place among ``entries``, where there is none with its start."""
         entries.insert(at, entry)
         self.entries += 1
-        start = entry.start
-        if start > self.newest_start:
-            self.newest_start = start
         if self._at is not None:
-            self._at.setdefault(start, []).append(entry)
+            self._at.setdefault(entry.start, []).append(entry)
 
     def put(self, key: bytes, start: int, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
         entry = self.add(self.windows_of(key), key, start)

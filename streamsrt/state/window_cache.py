@@ -97,6 +97,8 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         self._taken = 0
         """How many records were counted, in whatever windows."""
         self.newest_start = -1
+        """The latest start of a window that was changed here: rows expire by it. Look-ups do not move it, so neither does a
+        record that fails."""
         self.expired_puts = 0
         self.expires_by_ms = 1
         """How much of what is beyond retention goes at once."""
@@ -106,8 +108,6 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
 
     def __missing__(self, start: int) -> WindowRows:
         rows = self[start] = WindowRows(self, start, fresh=self._stored is not None and start > self._stored)
-        if start > self.newest_start:
-            self.newest_start = start
         return rows
 
     @property
@@ -144,6 +144,15 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         entry = self[start][key]
         self.change(entry, value, timestamp, headers, sequence)
         return entry
+
+    def changed_at(self, start: int) -> None:
+        """A row of the window that starts then has changed."""
+        if start > self.newest_start:
+            self.newest_start = start
+
+    def change(self, entry: Entry, value: object, timestamp: int, headers: Headers, sequence: int) -> None:
+        self.changed_at(entry.start)
+        super().change(entry, value, timestamp, headers, sequence)
 
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
@@ -211,6 +220,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         if counts is None:
             counts = self.counts[start] = CountedRows(partial(self._adopted, self[start]))
             self._counted_rows += _ROWS_OF_COLUMNS
+            self.changed_at(start)
         self._counted_rows -= len(counts)
         counts.take(keys, timestamps, self._taken + (at if isinstance(at, int) else np.array(at)))
         self._counted_rows += len(counts)

@@ -215,7 +215,7 @@ def _update(
     # ``before`` may have been replaced by the initial value, so it can't serve as the row's old value.
     was = before if not (node.sends_old_values and not cached) else f"{entry}.value"
     _compute(c, op, flow, before, after, initial_is_old=node.sends_old_values and not cached)
-    _mark_dirty(c, op.store, entry, was)
+    _mark_dirty(c, op, entry, was)
     # A deleted row starts over, regardless of its old timestamp. A deletion has its record's timestamp.
     deletes = op.aggregation != "count"
     anew = f" or {after} is None" if deletes and cached else ""
@@ -250,17 +250,20 @@ def _count(c: Compiler, op: operations.Aggregate, flow: Flow, entry: str) -> Non
         e.line(f"{entry}.value = {before} + 1")
         with e.block(f"if {flow.time} > {entry}.timestamp:"):
             e.line(f"{entry}.timestamp = {flow.time}")
-    _mark_dirty(c, op.store, entry, before)
+    _mark_dirty(c, op, entry, before)
     mark_last(c, op.store, entry, flow.headers)
 
 
-def _mark_dirty(c: Compiler, store: str, entry: str, was: str) -> None:
+def _mark_dirty(c: Compiler, op: operations.Aggregate, entry: str, was: str) -> None:
     e = c.emitter
-    dirty = c.dirty_list(store)
+    dirty = c.dirty_list(op.store)
     with e.block(f"if not {entry}.dirty:"):
         e.line(f"{entry}.dirty = True")
         e.line(f"{entry}.old = {was}")
         e.line(f"{dirty}({entry})")
+        if op.windows is not None:
+            cache = e.bind("cache", c.caches[op.store])
+            e.line(f"if {entry}.start > {cache}.newest_start: {cache}.newest_start = {entry}.start")
 
 
 def _compute(

@@ -4,7 +4,8 @@
    initial aggregate first, then the sessions from the oldest on; the aggregator comes last.
 2. The merged sessions are deleted before the new one is put, even if it has the bounds of an old one. A forwarded
    result has the time of its session's end and no headers; a changelog record has the time of the record that caused
-   it.
+   it. All functions are called before anything is deleted, and all changes are logged before the first one is forwarded:
+   so a failure leaves sessions whole, and in the store what the changelog says. Kafka Streams loses them then.
 3. A session that ended before stream time minus gap and grace is closed; a record that would only make such a session
    is late.
 
@@ -190,12 +191,13 @@ class Sessions:
         if end < self.time.ms - self._closes_after:
             self._counters.dropped_late += 1
             return LATE
+        # Before anything is changed: a record that fails leaves the sessions as they are.
+        _, aggregate = self._compute(key, value, aggregate)
         changes = []
         if start != end or start != timestamp:
             for entry in found:
                 changes.append(SessionChange(entry.start, entry.end, None, entry.value))
                 self._cache.change(entry, None, timestamp, headers, self._next_sequence())
-        _, aggregate = self._compute(key, value, aggregate)
         self._cache.put(raw, start, end, aggregate, timestamp, headers, self._next_sequence())
         if self.closing is not None:
             self.closing.note(raw, start, end)
@@ -224,10 +226,11 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
         changes = sessions.take(raw, key, value, timestamp, headers)
         if changes is LATE:
             made.drop_late(key, value, timestamp, headers)
-        for start, end, new, before in changes:
-            if log is not None:
+        if log is not None:
+            for start, end, new, _ in changes:
                 log(raw + pack_times(end, start), new, timestamp, headers)
-            if forwards:
+        if forwards:
+            for start, end, new, before in changes:
                 session = Windowed(key, start, end)
                 made.forward(session, new, end, (), before if node.sends_old_values else None)
         if closing is not None and time.ms >= closing.next_ms:
@@ -269,14 +272,18 @@ def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregat
 
 def _emit_changes(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow, call: str, raw: str) -> None:
     e = c.emitter
-    start, end, new, old, store_key = (e.temp(prefix) for prefix in ("s", "x", "v", "b", "r"))
-    with e.block(f"for {start}, {end}, {new}, {old} in {call}:"):
+    changes, start, end, new, old, store_key = (e.temp(prefix) for prefix in ("changes", "s", "x", "v", "b", "r"))
+    e.line(f"{changes} = {call}")
+    if c.plan.writes_changelog(op.store):
+        with e.block(f"for {start}, {end}, {new}, _ in {changes}:"):
+            e.line(f"{store_key} = {raw} + {e.bind('pack_times', pack_times)}({end}, {start})")
+            c.log(op.store, store_key, Flow(flow.key, Slot(obj=new), end, None), flow.time)
+    if op.emit_on_close:
+        return
+    with e.block(f"for {start}, {end}, {new}, {old} in {changes}:"):
         e.line(f"{store_key} = {raw} + {e.bind('pack_times', pack_times)}({end}, {start})")
         key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=store_key)
         result = Flow(key, Slot(obj=new), end, None if flow.headers is None else "()")
-        c.log(op.store, store_key, result, flow.time)
-        if op.emit_on_close:
-            return
         if node.sends_old_values:
             result.old = Slot(obj=old)
         c.children(node, result)

@@ -158,6 +158,7 @@ class Sliding:
     def _insert_count(self, entries: list[Entry], at: int, entry: Entry, headers: Headers) -> None:
         """Adds a window that there was not."""
         self._cache.insert(entries, at, entry)
+        self._cache.changed_at(entry.start)
         entry.dirty = True
         self._cache.dirty.append(entry)
         entry.headers = headers
@@ -212,6 +213,7 @@ class Sliding:
             self._counters.dropped_late += 1
         else:
             self._put_all(record, (self._cache.add(entries, record[0], start),))
+            self._cache.changed_at(start)
 
     def _early(self, record: _Record) -> None:
         """A record whose window would start before time 0."""
@@ -369,8 +371,15 @@ def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregat
         if tells:
             e.line(f"{e.bind('told', told)}.clear()")
         call = f"{e.bind('update', sliding.update)}({raw}, {key}, {value}, {flow.time}, {flow.headers or '()'})"
-        e.line(f"{goes_on} = {call}")
-        if tells:
+        if tells and c.plan.writes_changelog(op.store):
+            # Also where a later window of the record fails: what the store has is in its changelog.
+            with e.block("try:"):
+                e.line(f"{goes_on} = {call}")
+            with e.block("finally:"):
+                _emit_log(c, op, inside, e.bind("told", told), raw)
+        else:
+            e.line(f"{goes_on} = {call}")
+        if tells and not op.emit_on_close:
             _emit_changes(c, node, op, inside, e.bind("told", told), raw)
         if node.late is not None:
             with e.block(f"if not {e.bind('sliding', sliding)}.is_taken:"):
@@ -381,17 +390,22 @@ def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregat
                 _emit_closed(c, node, op, flow, f"{closing}.close({time}.ms)")
 
 
+def _emit_log(c: Compiler, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:
+    e = c.emitter
+    start, new, logged, store_key = (e.temp(prefix) for prefix in ("w", "v", "l", "r"))
+    with e.block(f"for {start}, {new}, _, _, {logged} in {told}:"):
+        e.line(f"{store_key} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
+        c.log(op.store, store_key, Flow(flow.key, Slot(obj=new), logged, None), logged)
+
+
 def _emit_changes(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:
     e = c.emitter
-    start, new, old, time, logged, store_key = (e.temp(prefix) for prefix in ("w", "v", "b", "t", "l", "r"))
-    with e.block(f"for {start}, {new}, {old}, {time}, {logged} in {told}:"):
+    start, new, old, time, store_key = (e.temp(prefix) for prefix in ("w", "v", "b", "t", "r"))
+    with e.block(f"for {start}, {new}, {old}, {time}, _ in {told}:"):
         e.line(f"{store_key} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
         end = f"{start} + {op.windows.difference_ms}"
         key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=store_key)
         result = Flow(key, Slot(obj=new), time, flow.headers)
-        c.log(op.store, store_key, result, logged)
-        if op.emit_on_close:
-            return
         if node.sends_old_values:
             result.old = Slot(obj=old)
         c.children(node, result)

@@ -1,0 +1,144 @@
+"""What a record that fails leaves behind: stores hold what their changelogs say, whether it is skipped or stops the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsrt.errors import RecordError
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from tests.streamsrt.operators.programs import Piped, final_rows
+from tests.streamsrt.operators.test_every_operator import Row, contents, rows
+from tests.streamsrt.operators.test_letters_of_every_operation import PLACES, Place, broken
+from tests.streamsrt.operators.ways import Run
+from topology import KStream, SessionWindows, SlidingWindows, Store, StreamsBuilder, TimeWindows, Topology, serdes
+
+TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
+SKIPPING: dict[str, Any] = {"processing.exception.handler": "continue"}
+caches = st.sampled_from([0, 1 << 20])
+
+
+def all_rows(driver: TopologyTestDriver) -> dict[str, list[Any]]:
+    return {name: list(contents(driver, name)) for name in driver.store_names()}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(PLACES), rows, caches, st.booleans())
+def test_stores_are_as_their_changelogs_after_records_that_are_skipped(
+    place: Place, piped: list[Row], cache_max_bytes: int, generate: bool
+) -> None:
+    topology = broken(place)
+    config = {**SKIPPING, "statestore.cache.max.bytes": cache_max_bytes}
+    reads = {topic for part in topology.subtopologies for topic in part.source_topics}
+    with TopologyTestDriver(topology, config, generate=generate) as driver:
+        for topic, key, value, timestamp in piped:
+            if topic in reads:
+                driver.pipe_raw(topic, key.encode(), None if value is None else value.encode(), timestamp)
+        driver.commit()
+        before = all_rows(driver)
+        driver.restart()
+        assert all_rows(driver) == before
+
+
+ONE_TASK = [
+    place
+    for place in PLACES
+    if len((topology := broken(place)).subtopologies) == 1 and not topology.global_subtopologies
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(ONE_TASK), rows, st.booleans(), st.booleans())
+def test_stores_are_as_their_changelogs_after_a_record_that_stops_the_task(
+    place: Place, piped: list[Row], caching: bool, generate: bool
+) -> None:
+    topology = broken(place)
+    (subtopology,) = topology.subtopologies
+    run = Run(topology, generate=generate, **({} if caching else {"cache_max_bytes": 0}))
+    try:
+        run.feed([Piped(*row, ()) for row in piped if row[0] in subtopology.source_topics])
+    except RecordError as error:
+        if not error.is_in_order:
+            # Nothing is committed then.
+            return
+    try:
+        run.commit()
+    except RecordError:
+        return
+    before = final_rows(run.task)
+    run.restart()
+    assert final_rows(run.task) == before
+
+
+def appended(key: str, value: str | None, aggregate: str) -> str:
+    if value == "bad":
+        raise ValueError(value)
+    return f"{aggregate}{value}"
+
+
+def windowed(windows: TimeWindows | SlidingWindows) -> Topology:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", **TEXT).group_by_key().windowed_by(windows)
+    grouped.aggregate(lambda: "", appended, store=Store("rows", **TEXT)).to_stream(lambda k, v: k.key).to("out", **TEXT)
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    "windows", [TimeWindows(10, grace=0), TimeWindows(10, 5, grace=0), SlidingWindows(10, grace=0)]
+)
+@pytest.mark.parametrize("cache_max_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_skipped_record_lets_no_window_expire(
+    windows: TimeWindows | SlidingWindows, cache_max_bytes: int, generate: bool
+) -> None:
+    config = {**SKIPPING, "statestore.cache.max.bytes": cache_max_bytes}
+    with TopologyTestDriver(windowed(windows), config, generate=generate) as driver:
+        records = driver.create_input_topic("in", serdes.string, serdes.string)
+        records.pipe_input("k", "good", 20)
+        driver.commit()
+        before = all_rows(driver)
+        assert before["rows"]
+        records.pipe_input("k", "bad", 1_000_000)
+        driver.commit()
+        assert all_rows(driver) == before
+
+
+def sessions(stream: KStream[str, str]) -> KStream[str, str]:
+    grouped = stream.group_by_key().windowed_by(SessionWindows(10, grace=100))
+    table = grouped.aggregate(lambda: "", appended, lambda key, one, other: one + other, store=Store("rows", **TEXT))
+    return table.to_stream(lambda key, value: key.key)
+
+
+@pytest.mark.parametrize("cache_max_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_skipped_record_leaves_the_sessions_that_it_would_have_merged(cache_max_bytes: int, generate: bool) -> None:
+    builder = StreamsBuilder()
+    sessions(builder.stream("in", **TEXT)).to("out", **TEXT)
+    config = {**SKIPPING, "statestore.cache.max.bytes": cache_max_bytes}
+    with TopologyTestDriver(builder.build(), config, generate=generate) as driver:
+        records = driver.create_input_topic("in", serdes.string, serdes.string)
+        for value, timestamp in (("one", 0), ("other", 15), ("bad", 8)):
+            records.pipe_input("k", value, timestamp)
+        found = [(tuple(session)[1:], value) for session, value in driver.get_session_store("rows").all()]
+        assert found == [((0, 0), "one"), ((15, 15), "other")]
+        driver.restart()
+        assert [value for _, value in driver.get_session_store("rows").all()] == ["one", "other"]
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_mapper_that_takes_no_deletion_leaves_no_session_in_the_changelog(generate: bool) -> None:
+    """It fails at the first of the merged sessions; the other one is deleted from the changelog as well."""
+    builder = StreamsBuilder()
+    sessions(builder.stream("in", **TEXT)).map_values(str.upper).to("out", **TEXT)
+    run = Run(builder.build(), generate=generate, cache_max_bytes=0)
+    run.feed([Piped("in", "k", "one", 0, ()), Piped("in", "k", "other", 15, ())])
+    with pytest.raises(RecordError, match="NoneType"):
+        run.feed([Piped("in", "k", "good", 8, ())])
+    run.commit()
+    before = final_rows(run.task)
+    assert [value for _, _, value, _ in before["rows"]] == ["oneothergood"]
+    run.restart()
+    assert [row[:3] for row in final_rows(run.task)["rows"]] == [row[:3] for row in before["rows"]]
