@@ -122,6 +122,10 @@ class HandOver:
             self._check_still_done()
             self._report("done", self.already_done())
             return self.state
+        if self._was_completed():
+            # The process ended before it could write that down.
+            self._complete()
+            return self.state
         try:
             return self._go_on(state_dir)
         except (HandOverError, VerificationError) as error:
@@ -161,9 +165,22 @@ class HandOver:
         if self._before("fenced"):
             self._reach("fenced", "no other attempt can write any more")
         self._commit_ends(manifests)
+        self._complete()
+        return self.state
+
+    def _was_completed(self) -> bool:
+        """Whether the end offsets are committed, but the last step was not reached. The application may have run since."""
+        return self.state.step == "fenced" and self._is_handed_over()
+
+    def _is_handed_over(self) -> bool:
+        """Whether the group has offsets, and none of them has the mark "running" of this backfill."""
+        marks = marks_of(self._network.admin.committed(self._plan.application_id)).values()
+        ours = [mark for mark in marks if mark is not None and mark.backfill_id == self._plan.id]
+        return bool(marks) and all(mark.is_done for mark in ours)
+
+    def _complete(self) -> None:
         self._delete_writer_group()
         self._reach("done", f"application {self._plan.application_id} can be started")
-        return self.state
 
     def _written_outputs(self) -> str:
         """The partitions of outputs that have got records since this hand-over began; empty if there are none."""
@@ -200,7 +217,7 @@ class HandOver:
 
     def check(self) -> None:
         """Raises what :meth:`commit` would raise before it changes anything: PlanError, VerificationError, HandOverError."""
-        if self.state.step == "done":
+        if self.state.step == "done" or self._was_completed():
             self._check_still_done()
             self._report("done", self.already_done())
             return
