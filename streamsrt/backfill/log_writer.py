@@ -25,7 +25,8 @@ from streamsrt.client.values import LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.wire.records import Headers, RecordColumns, encode_batch
 
 TRANSACTION_RECORDS = 50_000
-"""A transaction must end long before the broker would end it (``transaction.timeout.ms``)."""
+TRANSACTION_BYTES = 32 << 20
+"""A transaction must end long before the broker would end it (``transaction.timeout.ms``), whatever its records are."""
 
 _TRANSACTION_TIMEOUT_S = 60.0
 
@@ -136,16 +137,17 @@ class TransactionalLogWriter:
         if target.topic_partition not in self._network.admin.list_offsets({target.topic_partition: LATEST}):
             raise _gone(target)
         done = self._committed(target)
-        waiting = 0
+        waiting = waiting_bytes = 0
         limit = limits_of(self._network, [target.topic]).get(target.topic)
         for columns in target.columns(done):
             for batch, count in _parts(columns, limit, transactional=True):
                 self._network.producer.send(target.topic, target.partition, batch, count)
+                waiting_bytes += len(batch)
             done += len(columns)
             waiting += len(columns)
-            if waiting >= TRANSACTION_RECORDS:
+            if waiting >= TRANSACTION_RECORDS or waiting_bytes >= TRANSACTION_BYTES:
                 self._commit(target, done)
-                waiting = 0
+                waiting = waiting_bytes = 0
         if waiting:
             self._commit(target, done)
         # A commit is answered before it is carried out everywhere; an initialization is answered after.
