@@ -6,6 +6,7 @@ prefix ``0x``, hexadecimal digits. For every other serde the text is parsed as J
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
@@ -73,7 +74,24 @@ def row_json(key: object, value: object) -> dict[str, Any]:
 
 def to_json(value: object) -> bytes:
     """Encodes JSON; other values become text: bytes are UTF-8, or hexadecimal digits after ``0x``."""
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return orjson.dumps(
+            _writable(value), default=lambda other: _writable(_plain(other)), option=orjson.OPT_NON_STR_KEYS
+        )
+
+
+def _writable(value: object) -> object:
+    """The same for orjson, which refuses integers of more than 64 bits, and text with half of a surrogate pair. Serdes of
+    programs, and those of Faust, read both."""
+    if isinstance(value, dict):
+        return {key: _writable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_writable(each) for each in (sorted(value, key=str) if isinstance(value, set | frozenset) else value)]
+    if isinstance(value, int | str):
+        return orjson.Fragment(json.dumps(value))
+    return value
 
 
 def _plain(value: object) -> object:

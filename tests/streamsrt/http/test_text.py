@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
@@ -49,3 +50,10 @@ def test_rows() -> None:
         "c": [1, 2],
         "d": str(SOME),
     }
+
+
+def test_numbers_and_text_that_few_writers_of_json_take() -> None:
+    wei = 123_456_789_012_345_678_901
+    row = {"key": "\ud83d", "value": {"wei": [wei, -wei, 1.5, None, True], "of": {b"a", b"b"}}, "timestamp": 1}
+    assert json.loads(to_json(row)) == {**row, "value": {"wei": [wei, -wei, 1.5, None, True], "of": ["a", "b"]}}
+    assert to_json({"key": 1, "value": wei}) == b'{"key":1,"value":123456789012345678901}'
