@@ -38,7 +38,6 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wording import counted
 
 HANDOVER_FILE = "handover.json"
-METADATA_BYTES_MAX = 4096
 _ABORT = "streamsrt backfill abort --execute"
 
 Step = Literal["none", "marked", "written", "verified", "fenced", "done"]
@@ -173,10 +172,11 @@ class HandOver:
         return self.state.step == "fenced" and self._is_handed_over()
 
     def _is_handed_over(self) -> bool:
-        """Whether the group has offsets, and none of them has the mark "running" of this backfill."""
-        marks = marks_of(self._network.admin.committed(self._plan.application_id)).values()
-        ours = [mark for mark in marks if mark is not None and mark.backfill_id == self._plan.id]
-        return bool(marks) and all(mark.is_done for mark in ours)
+        """Whether the group has an offset at the end of each input, or behind it, and no mark "running" of any backfill."""
+        committed = self._network.admin.committed(self._plan.application_id)
+        if any(mark is not None and not mark.is_done for mark in marks_of(committed).values()):
+            return False
+        return all(tp in committed and committed[tp].offset >= end for tp, (_, end) in self._inputs().items())
 
     def _complete(self) -> None:
         self._delete_writer_group()
@@ -435,14 +435,7 @@ class HandOver:
                 )
         for tp, (_, end) in self._inputs().items():
             time_ms, operators = times.get(tp, (-1, {}))
-            metadata = done_metadata(self._plan.id, time_ms, operators)
-            if len(metadata) > METADATA_BYTES_MAX:
-                raise HandOverError(
-                    f"the stream times of {len(operators)} windowed operators take {len(metadata)} bytes of offset "
-                    "metadata, and "
-                    f"brokers take {METADATA_BYTES_MAX}: give operators shorter names"
-                )
-            offsets[tp] = OffsetAndMetadata(end, metadata)
+            offsets[tp] = OffsetAndMetadata(end, done_metadata(self._plan.id, time_ms, operators))
         self._commit_offsets(offsets)
 
     def _check_still_done(self) -> None:
