@@ -38,7 +38,6 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wording import counted
 
 HANDOVER_FILE = "handover.json"
-METADATA_BYTES_MAX = 4096
 _ABORT = "streamsrt backfill abort --execute"
 
 Step = Literal["none", "marked", "written", "verified", "fenced", "done"]
@@ -122,6 +121,10 @@ class HandOver:
             self._check_still_done()
             self._report("done", self.already_done())
             return self.state
+        if self._was_completed():
+            # The process ended before it could write that down.
+            self._complete()
+            return self.state
         try:
             return self._go_on(state_dir)
         except (HandOverError, VerificationError) as error:
@@ -161,9 +164,23 @@ class HandOver:
         if self._before("fenced"):
             self._reach("fenced", "no other attempt can write any more")
         self._commit_ends(manifests)
+        self._complete()
+        return self.state
+
+    def _was_completed(self) -> bool:
+        """Whether the end offsets are committed, but the last step was not reached. The application may have run since."""
+        return self.state.step == "fenced" and self._is_handed_over()
+
+    def _is_handed_over(self) -> bool:
+        """Whether the group has an offset at the end of each input, or behind it, and no mark "running" of any backfill."""
+        committed = self._network.admin.committed(self._plan.application_id)
+        if any(mark is not None and not mark.is_done for mark in marks_of(committed).values()):
+            return False
+        return all(tp in committed and committed[tp].offset >= end for tp, (_, end) in self._inputs().items())
+
+    def _complete(self) -> None:
         self._delete_writer_group()
         self._reach("done", f"application {self._plan.application_id} can be started")
-        return self.state
 
     def _written_outputs(self) -> str:
         """The partitions of outputs that have got records since this hand-over began; empty if there are none."""
@@ -200,7 +217,7 @@ class HandOver:
 
     def check(self) -> None:
         """Raises what :meth:`commit` would raise before it changes anything: PlanError, VerificationError, HandOverError."""
-        if self.state.step == "done":
+        if self.state.step == "done" or self._was_completed():
             self._check_still_done()
             self._report("done", self.already_done())
             return
@@ -418,14 +435,7 @@ class HandOver:
                 )
         for tp, (_, end) in self._inputs().items():
             time_ms, operators = times.get(tp, (-1, {}))
-            metadata = done_metadata(self._plan.id, time_ms, operators)
-            if len(metadata) > METADATA_BYTES_MAX:
-                raise HandOverError(
-                    f"the stream times of {len(operators)} windowed operators take {len(metadata)} bytes of offset "
-                    "metadata, and "
-                    f"brokers take {METADATA_BYTES_MAX}: give operators shorter names"
-                )
-            offsets[tp] = OffsetAndMetadata(end, metadata)
+            offsets[tp] = OffsetAndMetadata(end, done_metadata(self._plan.id, time_ms, operators))
         self._commit_offsets(offsets)
 
     def _check_still_done(self) -> None:

@@ -25,10 +25,8 @@ from streamsrt.client.values import LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.wire.records import Headers, RecordColumns, encode_batch
 
 TRANSACTION_RECORDS = 50_000
-"""A transaction must end long before the broker would end it (``transaction.timeout.ms``)."""
-
 TRANSACTION_BYTES = 32 << 20
-"""So must one with large records."""
+"""A transaction must end long before the broker would end it (``transaction.timeout.ms``), whatever its records are."""
 
 _TRANSACTION_TIMEOUT_S = 60.0
 

@@ -490,10 +490,25 @@ def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
     for partition in source.partitions():
         with source.snapshot(partition) as snapshot:
             schema = row_schema(source.store, snapshot.positions)
-            path = folder / f"partition-{partition}.parquet"
-            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-                done.append(Exported(partition, _write(writer, schema, snapshot.rows), snapshot.positions))
+            with (
+                _whole_file(folder / f"partition-{partition}.parquet") as path,
+                pq.ParquetWriter(path, schema, compression="zstd") as writer,
+            ):
+                rows = _write(writer, schema, snapshot.rows)
+            done.append(Exported(partition, rows, snapshot.positions))
     return done
+
+
+@contextmanager
+def _whole_file(path: Path) -> Iterator[Path]:
+    """Where to write a file that is at ``path`` when it is whole: what was written of rows up to an error reads as if it
+    were all. Readers pass over names that begin with a dot."""
+    fresh = path.with_name(f".{path.name}")
+    try:
+        yield fresh
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def row_schema(store: StoreReading, positions: Positions | None = None) -> pyarrow.Schema:

@@ -54,7 +54,11 @@ def print_fields(row: Mapping[str, object]) -> None:
 
 def print_json(value: object) -> None:
     """One JSON document on a line. What a terminal would obey is escaped, which is the same JSON."""
-    text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except orjson.JSONEncodeError:
+        # Integers of more than 64 bits, and halves of surrogate pairs, which rows of a program may have.
+        text = json.dumps(value, default=str, separators=(",", ":"))
     shown = text if text.isprintable() else "".join(map(_in_json, text))
     sys.stdout.write(shown + "\n")
 

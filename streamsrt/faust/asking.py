@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import faust
 
 _START_TIMEOUT_S = 10.0
+_LEAST = 64
 
 
 class Answers(Protocol):
@@ -103,6 +104,8 @@ class Replies:
         self._answers: Answers | None = None
         self._topics: set[str] = set()
         self._waiting: dict[str, WeakSet[asyncio.Future[object]]] = {}
+        self._enough = _LEAST
+        """So many entries of :attr:`_waiting` there are before it is looked which of them are still waited for."""
 
     async def add(self, correlation_id: str, promise: asyncio.Future[object]) -> None:
         """Somebody waits for that answer. Raises UserError where nobody may."""
@@ -112,6 +115,14 @@ class Replies:
             self._topics.add(topic)
             self.answers().open(topic)
         self._waiting.setdefault(correlation_id, WeakSet()).add(promise)
+        if len(self._waiting) > self._enough:
+            self._forget_given_up()
+
+    def _forget_given_up(self) -> None:
+        """Drops what callers no longer wait for: their time was over, and the answer may never come."""
+        waiting = self._waiting.items()
+        self._waiting = {name: given for name, given in waiting if not all(each.done() for each in given)}
+        self._enough = max(_LEAST, 2 * len(self._waiting))
 
     def answers(self) -> Answers:
         """Where answers come from: a connection that is made when it is needed."""

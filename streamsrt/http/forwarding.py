@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
-
-import orjson
 
 from streamsrt.errors import StreamsError
 from streamsrt.queries.values import HostInfo
@@ -42,8 +41,9 @@ def _get(
         query = f"?{urlencode(params)}" if params else ""
         connection.request("GET", path + query, headers=headers)
         response = connection.getresponse()
-        return response.status, orjson.loads(response.read())
-    except (OSError, http.client.HTTPException, UnicodeError, orjson.JSONDecodeError) as error:
+        # orjson would round integers of more than 64 bits.
+        return response.status, json.loads(response.read())
+    except (OSError, http.client.HTTPException, UnicodeError, json.JSONDecodeError) as error:
         # UnicodeError: what can't be the name of a host.
         if isinstance(error, TimeoutError) and connection.sock is not None:
             raise InstanceUnreachableError(

@@ -6,6 +6,7 @@ prefix ``0x``, hexadecimal digits. For every other serde the text is parsed as J
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
@@ -80,28 +81,30 @@ def to_json(value: object) -> bytes:
     try:
         return _encoded(value)
     except orjson.JSONEncodeError:
-        return _encoded(_with_texts(value, 0))
+        return _encoded(_writable(value, 0))
 
 
 def _encoded(value: object) -> bytes:
     return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _with_texts(value: object, depth: int) -> object:
-    """The value with texts in place of what orjson refuses without asking :func:`_plain`: integers of more than 64 bits,
-    keys such as tuples, texts that are not Unicode, and what lies too deep."""
+def _writable(value: object, depth: int) -> object:
+    """The value without what orjson refuses before it asks :func:`_plain`. Integers of more than 64 bits, and texts with half
+    of a surrogate pair, are written as JSON has them; keys such as tuples, and what lies too deep, become texts."""
     if depth == _DEPTH_MAX:
         return _text(value)
     if isinstance(value, dict):
-        return {_key_or_text(key): _with_texts(each, depth + 1) for key, each in value.items()}
+        return {_key_or_text(key): _writable(each, depth + 1) for key, each in value.items()}
     if type(value) in (list, tuple):
-        return [_with_texts(each, depth + 1) for each in cast("list[object]", value)]
+        return [_writable(each, depth + 1) for each in cast("list[object]", value)]
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _with_texts(getattr(value, each.name), depth + 1) for each in fields(value)}
+        return {each.name: _writable(getattr(value, each.name), depth + 1) for each in fields(value)}
     dump = getattr(value, "model_dump", None)
     if dump is not None:
-        return _with_texts(dump(mode="json"), depth + 1)
-    return value if _is_encodable(value) else _text(value)
+        return _writable(dump(mode="json"), depth + 1)
+    if _is_encodable(value):
+        return value
+    return orjson.Fragment(json.dumps(value)) if isinstance(value, int | str) else _text(value)
 
 
 def _key_or_text(key: object) -> object:

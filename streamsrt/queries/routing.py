@@ -150,6 +150,10 @@ class Routing:
         if self.stores.is_global(store):
             return 1
         topics = self.stores.counting_topics(store)
+        if not self.stores.spec(store).has_own_changelog:
+            # What matches a pattern is known of the instances that read it.
+            read = {topic for active, standby in self.hosts.values() for topic, _ in active | standby}
+            topics |= {topic for topic in read if self.stores.reads(store, topic)}
         try:
             return max(map(self.partitions_of_topic, sorted(topics)), default=1)
         except (BrokerError, MissingTopicError) as error:

@@ -234,7 +234,7 @@ def _log_window(log_row: LogRow) -> OnChange[Entry]:
 
 
 def _window_view(cache: WindowCache, serialize: Serialize) -> View:
-    return _found_by_window(cache.read, serialize)
+    return _found_by_window(lambda key, start: cache[start][key], serialize)
 
 
 def _forwarded_windows(cache: WindowCache, serialize: Serialize) -> View:

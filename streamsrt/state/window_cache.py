@@ -123,14 +123,9 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         pending = self._pending.get(start)
         return pending[key] if pending is not None and key in pending else self.store.get(key, start)
 
-    def read(self, key: bytes, start: int) -> Entry:
-        """The row as it is; not to be changed. Unlike ``cache[start][key]``, it moves no time: a look for a window that is
-        later than all of these lets none expire."""
-        return self[start][key] if start <= self.newest() else self.load(key, start)
-
     def forwarded(self, key: bytes, start: int) -> Entry:
         """The row as it was last forwarded, without the changes since the last flush; not to be changed."""
-        entry = self.read(key, start)
+        entry = self[start][key]
         return self.load(key, start) if entry.dirty else entry
 
     def pending_rows(self) -> Iterator[tuple[bytes, int, bytes | None]]:

@@ -56,12 +56,11 @@ class RepairHandOver(HandOver):
     def commit(self, state_dir: Path | None = None) -> HandOverState:
         """Goes through the steps that are left. Raises HandOverError, VerificationError, PlanError, BrokerError."""
         self._check_stopped_then()
-        if self.state.step == "fenced" and not self._marked():
-            # The offsets were put back, and this process ended before it could write that down.
-            self._delete_writer_group()
-            self._reach("done", f"store {self._repair.store} is repaired")
-            return self.state
         return super().commit(state_dir)
+
+    def _is_handed_over(self) -> bool:
+        """Whether the application's own offsets are back."""
+        return not self._marked()
 
     # ------------------------------------------------------------------------------------------------------------ checks
 
@@ -172,7 +171,7 @@ class RepairHandOver(HandOver):
 
     def abort(self, *, execute: bool) -> list[str]:
         """Takes back marks and the new changelog; what that is, or would be. Raises HandOverError."""
-        if self.state.step == "done":
+        if self.state.step == "done" or self._was_completed():
             raise HandOverError(
                 f"store {self._repair.store!r} of {self._plan.application_id!r} is repaired: there is nothing to abort"
             )

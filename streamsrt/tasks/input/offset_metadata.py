@@ -13,8 +13,8 @@ runtime does.
    operators, so that late records stay late after a restart, under the names of
    :mod:`streamsrt.tasks.input.stream_time_keys`. Unknown names are ignored by either side.
 5. If the names of very many operators do not fit, short hashes replace them, grouped by time: ``~`` and six characters
-   for each. That is enough for 150 operators of a subtopology with different times, and for 480 with equal ones; of
-   more, the latest times are kept.
+   for each, in marks, too. That is enough for 150 operators of a subtopology with different times, and for 480 with equal
+   ones; of more, the latest times are kept.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def partition_metadata(partition_time_ms: int, operator_times_ms: Mapping[str, i
         return b64encode(head).decode()
     parts = _entries(operator_times_ms)
     if sum(map(len, parts)) > _MAX_BYTES:
-        parts = _fitting(operator_times_ms)
+        parts = _entries(_fitting(operator_times_ms))
     return b64encode(head + _INT.pack(len(parts)) + b"".join(parts)).decode()
 
 
@@ -80,8 +80,8 @@ def _entries(times_ms: Mapping[str, int]) -> list[bytes]:
     return [_INT.pack(len(name)) + name + _LONG.pack(time) for name, time in named]
 
 
-def _fitting(times_ms: Mapping[str, int]) -> list[bytes]:
-    """Returns as many entries as fit, with hashes in place of names, latest times first."""
+def _fitting(times_ms: Mapping[str, int]) -> dict[str, int]:
+    """Returns as many times as fit, the latest ones, with hashes in place of names."""
     together: dict[int, str] = {}
     left = _MAX_BYTES
     for time_ms, short in sorted(((time_ms, _short(name)) for name, time_ms in times_ms.items()), reverse=True):
@@ -89,7 +89,7 @@ def _fitting(times_ms: Mapping[str, int]) -> list[bytes]:
         if left < 0:
             break
         together[time_ms] = together.get(time_ms, _SHORT) + short
-    return _entries({shorts: time_ms for time_ms, shorts in together.items()})
+    return {shorts: time_ms for time_ms, shorts in together.items()}
 
 
 def _short(name: str) -> str:
@@ -146,9 +146,15 @@ def running_metadata(backfill_id: str) -> str:
 
 
 def done_metadata(backfill_id: str, partition_time_ms: int, operator_times_ms: Mapping[str, int]) -> str:
-    """Returns the metadata of offsets up to which the state is written."""
-    times = "".join(f";{quote(name, safe='')}={time}" for name, time in sorted(operator_times_ms.items()))
+    """Returns the metadata of offsets up to which the state is written, with as many operators' stream times as fit."""
+    times = _pairs(operator_times_ms)
+    if len(times) > _MAX_BYTES:
+        times = _pairs(_fitting(operator_times_ms))
     return f"{_PREFIX}{backfill_id}:{_DONE};st={partition_time_ms}{times}"
+
+
+def _pairs(times_ms: Mapping[str, int]) -> str:
+    return "".join(f";{quote(name, safe='')}={time}" for name, time in sorted(times_ms.items()))
 
 
 def moving_metadata(counts: Iterable[int]) -> str:

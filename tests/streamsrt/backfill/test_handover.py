@@ -14,7 +14,7 @@ from streamsrt.application import load_application
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
-from streamsrt.backfill.handover import load_state, writer_group
+from streamsrt.backfill.handover import HANDOVER_FILE, load_state, writer_group
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.run_task import compute_task
 from streamsrt.backfill.source_topics import check_source_topics
@@ -101,6 +101,28 @@ def test_a_version_that_would_misread_the_installed_stores_does_not_start(scene:
         with pytest.raises(TopologyMismatchError, match=says):
             other.run(until="quiet", timeout_s=60, signals=False)
     assert scene.run_live(ID).progress.restored_records == 0
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_hand_over_that_ended_before_it_wrote_that_down_is_done(scene: Scene, has_run: bool) -> None:
+    backfill = computed(scene)
+    written = backfill.directory / HANDOVER_FILE
+    before = b""
+
+    def on_step(reached: str, said: str) -> None:
+        nonlocal before
+        if reached == "fenced":
+            before = written.read_bytes()
+
+    assert backfill.commit(on_step=on_step).step == "done"
+    if has_run:
+        scene.load(departures(10, start=8_000))
+        scene.run_live(ID)
+    committed = scene.network.admin.committed(ID)
+    written.write_bytes(before)
+    assert backfill.commit().step == "done"
+    assert scene.network.admin.committed(ID) == committed
+    assert backfill.commit().step == "done"
 
 
 @pytest.mark.parametrize("transactions", [True, False])

@@ -1,36 +1,30 @@
-"""Results on their way into a log."""
+"""Writing results into logs."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.log_writer import TRANSACTION_BYTES, LogTarget, TransactionalLogWriter
 from streamsrt.backfill.sources import connected
 from streamsrt.client.values import NewTopic
-from streamsrt.wire.records import encode_batch, iter_headers
-from tests.fixtures_brokers import BundledBroker
+from streamsrt.wire.records import encode_batch
+from tests.streamsrt.backfill.scene import Scene
 
-TOPIC, GROUP = "log-writer", "log-writer-backfill"
-VALUE_BYTES = 1 << 19
+TOPIC = "large-records"
+RECORD_BYTES = 512 << 10
 
 
-def test_large_records_make_many_transactions(tmp_path: Path, bundled_broker: BundledBroker) -> None:
-    """The broker ends one that lasts too long: with large records, so many of them would never get there."""
-    count = 2 * TRANSACTION_BYTES // VALUE_BYTES + 1
-    path = tmp_path / "x.log"
-    with path.open("wb") as log:
-        for number in range(count):
-            log.write(encode_batch([b"%d" % number], [bytes(VALUE_BYTES)], [0]))
-    with connected(bundled_broker.bootstrap_servers, transactional_id=GROUP) as network:
-        network.admin.create_topics([NewTopic(name=TOPIC, partitions=1, configs={"retention.ms": "-1"})])
-        writer = TransactionalLogWriter(network, GROUP)
-        end = writer.write(LogTarget(TOPIC, 0, 0, (path,), count))
-        network.fetcher.add_partitions({(TOPIC, 0): 0})
-        at = records = transactions = 0
-        while at < end:
-            for fetched in network.fetcher.poll(1.0):
-                at = fetched.next_offset
-                for _, header in iter_headers(fetched.buffer):
-                    transactions += header.is_control
-                    records += 0 if header.is_control else header.records_count
-    assert (records, transactions) == (count, 3)
+def test_a_transaction_of_large_records_does_not_grow_without_end(scene: Scene) -> None:
+    count = 5 * TRANSACTION_BYTES // (2 * RECORD_BYTES)
+    path = scene.folder / "large.log"
+    with open(path, "wb") as file:
+        file.writelines(encode_batch([b"%d" % number], [bytes(RECORD_BYTES)], [number]) for number in range(count))
+    scene.network.admin.create_topics([NewTopic(name=TOPIC, partitions=1, configs={"retention.ms": "-1"})])
+    target = LogTarget(TOPIC, 0, 0, (path,), count)
+    with connected(scene.servers, transactional_id="large") as network:
+        writer = TransactionalLogWriter(network, "large")
+        end = writer.write(target)
+        assert writer.write(target) == end
+        written = [key for columns in read_log(network, (TOPIC, 0), 0, end) for key in columns.keys]
+    assert written == [b"%d" % number for number in range(count)]
+    # Beside the records there is the marker of each transaction.
+    assert end == count + 3

@@ -42,6 +42,12 @@ def test_json_is_the_same_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ü\N{GRINNING FACE}" in said
 
 
+def test_json_has_what_orjson_does_not_write(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"value": {"wei": 2**70, "half": "\ud83d"}}
+    print_json(row)
+    assert json.loads(capsys.readouterr().out) == row
+
+
 def test_notes_reasons_and_the_log_keep_their_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
     note("one\ntwo\x1b[2J")
     _StandardError().write("a warning\x1b[2J\n")

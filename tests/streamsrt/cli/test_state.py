@@ -313,8 +313,13 @@ def test_a_row_that_cannot_be_read_is_refused_or_skipped(command: Command, damag
     for form in ((), ("--typed",)):
         refused = command(*export, "--parquet", tmp_path / "refused", *form)
         assert (refused.code, "--skip-unreadable" in refused.err) == (5, True)
+        assert not list((tmp_path / "refused").iterdir()), "a part of the rows would read as if it were all"
         done = command(*export, "--parquet", tmp_path / "export", *form, "--skip-unreadable", "--json")
         assert (done.code, done.rows[0]["rows"]) == (10, 3)
+        (exported,) = (tmp_path / "export").iterdir()
+        written = exported.read_bytes()
+        assert command(*export, "--parquet", tmp_path / "export", *form).code == 5
+        assert exported.read_bytes() == written, "an export that failed leaves the earlier one"
         assert "wrote 3 rows" in done.err
         assert "skipped 7 rows" in done.err
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -75,6 +76,31 @@ def test_a_commit_does_not_wait_for_a_timer_that_asks() -> None:
         assert seen == ["asks", 8]
         test.driver.advance_wall_clock_time(100)
         assert test.received("out") == [(None, "told")]
+
+
+def test_what_nobody_waits_for_any_more_is_forgotten() -> None:
+    app, seen = an_app(), []
+    double = doubling(app)
+
+    @app.agent(app.topic("others", value_type=int))
+    async def answers_nothing(numbers: Any) -> None:
+        async for _ in numbers:
+            """It only takes them."""
+
+    @app.task
+    async def ask() -> None:
+        waits = asyncio.ensure_future(double.ask(4))
+        for number in range(300):
+            asked = asyncio.ensure_future(answers_nothing.ask(number))
+            for _ in range(3):
+                await next_turn()
+            asked.cancel()
+        seen.append(await waits)
+
+    with TestApp(app) as test:
+        ticks(test, 400)
+        assert seen == [8]
+        assert len(app._reply_consumer._waiting) < 100
 
 
 def test_models_are_asked_for_and_answered() -> None:

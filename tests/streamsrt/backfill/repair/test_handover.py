@@ -197,6 +197,8 @@ def test_an_end_that_was_not_written_down_is_noticed(scene: Scene, monkeypatch: 
     scene.load(departures(50, start=6_000))
     scene.run_live(ID)
     committed = scene.network.admin.committed(ID)
+    with pytest.raises(HandOverError, match="is repaired: there is nothing to abort"):
+        backfill.abort()
     assert backfill.commit().step == "done"
     assert scene.network.admin.committed(ID) == committed
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,27 +80,33 @@ def test_other_metadata_is_none(other: str) -> None:
     assert parse_partition_metadata(other) is None
 
 
+def read_back(metadata: str) -> tuple[int, Mapping[str, int]]:
+    """What is read of either kind of metadata."""
+    mark, times = parse_mark(metadata), parse_partition_metadata(metadata)
+    if mark is not None:
+        return mark.partition_time_ms, mark.operator_times_ms
+    assert times is not None
+    return times
+
+
 @given(st.lists(st.integers(0, 2**50), min_size=1, max_size=3), st.integers(64, 480))
 def test_hashes_stand_for_names_where_those_of_many_operators_have_no_room(times: list[int], count: int) -> None:
     names = [f"KSTREAM-AGGREGATE-{number:010d}" for number in range(count)]
     operators = {name: times[number % len(times)] for number, name in enumerate(names)}
-    metadata = partition_metadata(5, operators)
-    assert len(metadata) <= 4096
-    read = parse_partition_metadata(metadata)
-    assert read is not None
-    assert read[0] == 5
-    assert full_names(read[1], [*names, "another"]) == operators
+    for metadata in (partition_metadata(5, operators), done_metadata("a" * 12, 5, operators)):
+        assert len(metadata) <= 4096
+        read_ms, read = read_back(metadata)
+        assert read_ms == 5
+        assert full_names(read, [*names, "another"]) == operators
 
 
 def test_of_too_many_operators_the_latest_times_are_kept() -> None:
     operators = {f"an-operator-with-a-long-name-{number}": number for number in range(1_000)}
-    metadata = partition_metadata(5, operators)
-    assert len(metadata) <= 4096
-    read = parse_partition_metadata(metadata)
-    assert read is not None
-    kept = full_names(read[1], operators)
-    assert len(kept) > 150
-    assert kept == {name: time for name, time in operators.items() if time >= 1_000 - len(kept)}
+    for metadata in (partition_metadata(5, operators), done_metadata("a" * 12, 5, operators)):
+        assert len(metadata) <= 4096
+        kept = full_names(read_back(metadata)[1], operators)
+        assert len(kept) > 150
+        assert kept == {name: time for name, time in operators.items() if time >= 1_000 - len(kept)}
 
 
 def test_names_that_fit_stay_as_they_are() -> None:
