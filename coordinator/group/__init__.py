@@ -22,4 +22,5 @@
 - ``streams``        the streams rebalance protocol (KIP-1071): the machine of streams groups
 - ``transactional``  TxnOffsetCommit: offsets that count when the transaction of their producer commits
 - ``values``         inputs and outputs of a group machine: values, nothing else
+- ``waits``          waits by the machine's clock, which may be set back
 """

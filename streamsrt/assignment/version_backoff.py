@@ -32,8 +32,8 @@ class Setbacks:
         return 0 if self.count < 2 else min(FIRST_PAUSE_MS << min(self.count - 2, _DOUBLINGS), MAX_PAUSE_MS)
 
     def is_paused(self, epoch: int, now_ms: int) -> bool:
-        """Whether that version gets no more tasks now."""
-        return self.epoch == epoch and now_ms < self.until_ms
+        """Whether that version gets no more tasks now. A clock that was set back makes no pause longer."""
+        return self.epoch == epoch and 0 < self.until_ms - now_ms <= self.pause_ms
 
     def __str__(self) -> str:
         return (

@@ -202,7 +202,9 @@ class ClassicChange:
         return protocol_type == self.protocol_type and any(name in self._common() for name, _ in protocols)
 
     def _common(self) -> set[str]:
-        counts = Counter(entry.name for member in self.members.values() for entry in member.protocols)
+        counts = Counter(
+            name for member in self.members.values() for name in {entry.name for entry in member.protocols}
+        )
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:

@@ -28,6 +28,7 @@ from coordinator.group.consumer.subscription import metadata_hash, regex_records
 from coordinator.group.consumer.timers import rebalance_timer, session_timer
 from coordinator.group.refusal import Refused
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
+from coordinator.group.waits import goes_on
 from coordinator.machine.values import CancelTimer, Decision, Timer
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
@@ -113,8 +114,8 @@ class GroupChange:
         group = self.group
         if group.epoch <= group.assignment_epoch:
             return
-        last_ms = group.assignment_timestamp_ms
-        if last_ms and self.now_ms < last_ms + self.settings.assignment_interval_ms:
+        last_ms, interval_ms = group.assignment_timestamp_ms, self.settings.assignment_interval_ms
+        if last_ms and goes_on(last_ms + interval_ms, self.now_ms, at_most_ms=interval_ms):
             return
         self.write(*target_records(group, self.image, self.config.assignors, self.now_ms))
 

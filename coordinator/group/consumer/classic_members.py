@@ -37,6 +37,7 @@ from coordinator.group.consumer.state import (
 from coordinator.group.consumer.timers import join_timer, rebalance_timer, session_timer, sync_timer
 from coordinator.group.refusal import Refused
 from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate
+from coordinator.group.waits import goes_on
 from coordinator.machine.values import CancelTimer, Decision, Timer
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
@@ -218,7 +219,8 @@ class _Asking:
     def reachable_epoch(self) -> int:
         """Returns the epoch that the member would get if it joined now."""
         group, settings = self.group, self.config.consumer.for_group(self.group.group_id)
-        waits = self.now_ms < group.assignment_timestamp_ms + settings.assignment_interval_ms
+        interval_ms = settings.assignment_interval_ms
+        waits = goes_on(group.assignment_timestamp_ms + interval_ms, self.now_ms, at_most_ms=interval_ms)
         return group.assignment_epoch if group.assignment_timestamp_ms and waits else group.epoch
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from coordinator.group.streams.state import Creation
 from coordinator.group.values import CreateInternalTopics, RaiseRetention
+from coordinator.group.waits import goes_on
 from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.assignment.topology import Topology
 
@@ -59,7 +60,7 @@ def next_creation(
     """Returns the next state for these missing topics, and the attempt to make now, if any."""
     if not missing:
         return (creation if creation == NO_CREATION else NO_CREATION), None
-    if now_ms < creation.next_attempt_ms:
+    if goes_on(creation.next_attempt_ms, now_ms, at_most_ms=LOST_AFTER_MS):
         return creation, None
     started = replace(creation, in_flight=True, attempts=creation.attempts + 1, next_attempt_ms=now_ms + LOST_AFTER_MS)
     return started, CreateInternalTopics(group_id, missing)

@@ -52,6 +52,7 @@ from coordinator.group.streams.statuses import missing_tags, problem_of, shutdow
 from coordinator.group.streams.task_offsets import has_caught_up, with_report
 from coordinator.group.streams.validation import check_owned, check_request, owned_tasks, requested_topology
 from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
+from coordinator.group.waits import goes_on
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState, reconcile
@@ -435,11 +436,13 @@ class _Heartbeat:
         group = self.group
         if group.epoch > group.assignment_epoch:
             until = self._soft().delayed_until_ms
-            if until is not None and self.now_ms < until:
+            longest_ms = self.config.initial_rebalance_delay_ms
+            if until is not None and goes_on(until, self.now_ms, at_most_ms=longest_ms):
                 return NO_TASKS, max(1, group.assignment_epoch), INITIAL_DELAY_DETAIL
-            free_at = group.assignment_timestamp_ms + self.config.assignment_interval_ms
+            interval_ms = self.config.assignment_interval_ms
+            free_at = group.assignment_timestamp_ms + interval_ms
             # An interval after an assignment without any task would only delay the start: internal topics were missing.
-            is_held_back = self.now_ms < free_at and any(group.targets.values())
+            is_held_back = goes_on(free_at, self.now_ms, at_most_ms=interval_ms) and any(group.targets.values())
             if is_held_back and not self.topology_updated:
                 return group.targets.get(member.member_id, NO_TASKS), group.assignment_epoch, INTERVAL_DETAIL
             self._write(

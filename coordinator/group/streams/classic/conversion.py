@@ -22,7 +22,7 @@ from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.members import CONSUMER, REJOIN, encoded_assignment, task_ids
 from coordinator.group.streams.classic.own_conversion import Stays, check_version, own_stays
 from coordinator.group.streams.classic.own_layout import OWN_PROTOCOL, Version
-from coordinator.group.streams.classic.user_data import UntranslatableError, subscription_of, tasks_of
+from coordinator.group.streams.classic.user_data import UntranslatableError, is_numbered, subscription_of, tasks_of
 from coordinator.group.streams.config import NeededConfig
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE
 from coordinator.group.streams.records import (
@@ -112,6 +112,9 @@ def _stays(group: ClassicGroup, live: Live, member: ClassicMember, topology: Top
     unknown = [task for task in task_ids(stays.current.assigned) if task.subtopology_id not in known]
     if unknown and stays.member.topology_epoch == topology.epoch:
         raise _refused(group, f"member {name} has task {unknown[0]}, which the topology does not have")
+    if protocol.name != OWN_PROTOCOL and not is_numbered(topology):
+        why = "is one of Java's Kafka Streams, for which subtopologies have numbers (subtopology.id=number)"
+        raise _refused(group, f"member {name} {why}")
     return stays
 
 

@@ -9,6 +9,7 @@
    timeout is removed.
 4. The owned partitions show which active tasks an instance of Kafka Streams has; its standby tasks count as closed as
    soon as it joins, because no JoinGroup reports that. Members of this runtime report all of it (``own_members``).
+5. Kafka Streams joins only groups whose subtopologies have numbers for names: its layout has no others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from coordinator.group.streams.classic.user_data import (
     StreamsSubscription,
     UntranslatableError,
     assignment_of,
+    is_numbered,
     partitions_of,
     subscription_of,
 )
@@ -94,6 +96,9 @@ def _join(
     if isinstance(subscription, OwnSubscription):
         beat = own_heartbeat(group, request, member_id, subscription)
     else:
+        is_new = member_id not in group.members
+        if is_new and group.topology is not None and not is_numbered(group.topology):
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         beat = _heartbeat_of(group, request, member_id, subscription, image)
     side = ClassicSide(request.session_timeout_ms, protocol)
     decision = handle_classic_join(group, beat, context, now_ms, image=image, config=config, side=side)

@@ -11,12 +11,14 @@ Source: SubscriptionInfoData.json and AssignmentInfo of Apache Kafka.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.group.streams.state import Endpoint
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.topology import Topology
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.streams_user_data import (
@@ -36,6 +38,8 @@ from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSub
 from streamsrt.wording import host_and_port
 
 Partition = tuple[str, int]
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 
 
 class UntranslatableError(Exception):
@@ -152,6 +156,11 @@ def assignment_of(
     return encode_record_value(
         ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=encode_assignment_info(info))
     )
+
+
+def is_numbered(topology: Topology) -> bool:
+    """Whether the layout has names for the tasks of this topology."""
+    return all(_NUMBER.fullmatch(part.id) for part in topology.subtopologies)
 
 
 def _numbers(task: TaskId) -> NumberedTask:

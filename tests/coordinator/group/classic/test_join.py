@@ -294,3 +294,18 @@ class TestStaticMembers:
         assert scene.live.state is GroupState.COMPLETING_REBALANCE
         scene.ask(join_request(group_instance_id="i"))
         assert (list(scene.live.members), scene.live.generation) == (["i-u3"], 2)
+
+
+def test_a_protocol_that_is_named_twice_counts_once() -> None:
+    scene = Scene()
+    alone = scene.joined("range", "range")
+    scene.passes(0)
+    assert scene.live.protocol == "range"
+    scene.ask(leave_request(alone))
+    first = scene.joined("range", "range", "sticky")
+    scene.passes(0)
+    assert scene.live.protocol == "range"
+    second = scene.joined("sticky")
+    scene.ask(join_request(first, "range", "range", "sticky"))
+    assert set(scene.live.members) == {first, second}
+    assert scene.live.protocol == "sticky"

@@ -259,6 +259,15 @@ def test_a_failover_gives_whole_sessions_and_goes_on() -> None:
     assert list(again.state.groups["g"].members) == ["m"]  # type: ignore[union-attr]
 
 
+def test_a_clock_that_was_set_back_delays_no_assignment() -> None:
+    shard = shard_with(**{"group.consumer.assignment.interval.ms": "1000"})
+    ask(shard, join(), now_ms=4_000_000)
+    ask(shard, join(member_id="n"), now_ms=4_000_999)
+    ask(shard, Heartbeat(group_id="g", member_id="n", member_epoch=1), now_ms=400_000)
+    (group,) = ask(shard, types.ConsumerGroupDescribeRequest(group_ids=["g"])).groups
+    assert (group.group_epoch, group.assignment_epoch) == (2, 2)
+
+
 def classic_join(instance_id: str) -> types.JoinGroupRequest:
     subscription = types.ConsumerProtocolSubscription(topics=["foo"])
     protocol = types.JoinGroupRequest.JoinGroupRequestProtocol(

@@ -60,6 +60,14 @@ def test_who_waits_gets_tasks_when_the_pause_is_over_though_nobody_came_or_went(
     assert group.beat("n3").status == []
 
 
+def test_a_clock_that_was_set_back_makes_no_pause_longer() -> None:
+    group = Upgraded("old")
+    for name in ("n1", "n2"):
+        group.tries(name)
+    group.now_ms -= 3_600_000
+    assert group.tries("n3")[0] > 0
+
+
 def test_why_the_group_has_a_new_assignment_says_so() -> None:
     group = Upgraded("old")
     group.tries("n1")

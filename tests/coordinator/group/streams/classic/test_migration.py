@@ -14,6 +14,7 @@ from streamsrt.assignment.configuration import configure
 from streamsrt.assignment.tasks import TaskId, Tasks
 from streamsrt.assignment.topology import topology_of
 from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import decode_consumer_protocol
 from streamsrt.wire.streams_user_data import SHUTDOWN_REQUESTED
 from tests.coordinator.group.classic.scene import (
@@ -25,6 +26,7 @@ from tests.coordinator.group.classic.scene import (
 )
 from tests.coordinator.group.classic.test_membership import committed
 from tests.coordinator.group.streams.classic.java import IMAGE, Beat, Member, streams_join, task_names
+from tests.streamsrt.assignment.notation import subtopology
 
 SETTINGS = {
     "group.streams.assignment.interval.ms": "0",
@@ -436,3 +438,34 @@ def test_names() -> None:
     scene = scene_with()
     a, _ = classic_group(scene)
     assert task_names(a.tasks) == ("0_0 0_2 0_4", "0_1 0_3 0_5", "")
+
+
+HASHED = types.StreamsGroupHeartbeatRequest.Topology(
+    epoch=0, subtopologies=[subtopology("c41f9a02: source=in changelog=log")]
+)
+
+
+def test_kafka_streams_does_not_join_a_group_whose_tasks_it_has_no_names_for() -> None:
+    """Its layout has numbers for subtopologies."""
+    scene = scene_with()
+    c = Streams(scene)
+    assert c.join(topology=HASHED).error_code == 0
+    java = Member(scene, "A")
+    java.come()
+    before = scene.shard.state
+    assert scene.answer(java.request()).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert scene.shard.state == before
+    scene.passes(60_000)
+    assert not streams_group(scene).members
+
+
+def test_nor_does_a_member_with_such_names_join_kafka_streams() -> None:
+    scene = scene_with()
+    java = Member(scene, "A")
+    java.come()
+    scene.ask(java.request())
+    scene.passes(0)
+    answer = Streams(scene).join(topology=HASHED)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "subtopology.id=number" in answer.error_message
+    assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
