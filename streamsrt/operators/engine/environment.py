@@ -394,6 +394,12 @@ class Environment:
             self.batches.pop(0)()
 
     @property
+    def lets_go(self) -> bool:
+        """Whether results that were held back, or windows that close, were to be forwarded and are not all: a step behind
+        them has failed. They are not held back any more, so a commit would lose them."""
+        return any(time.lets_go for time in self.stream_times.values())
+
+    @property
     def is_calling(self) -> bool:
         """Whether asynchronous calls are under way."""
         return bool(self.windows) and any(window.is_calling for window in self.windows)
