@@ -219,3 +219,19 @@ def test_what_was_held_back_is_not_lost_with_the_record_that_lets_it_go(
     run.restart()
     read_and_commit(run, [*lets_go, Piped("in", "d", "", 200, ())])
     assert [key for key, *_ in run.written.topics["out"]] == [b"a", b"b", b"c"]
+
+
+def test_the_deletion_of_an_expired_row_is_not_committed_with_the_record_that_lets_it_expire() -> None:
+    def text(value: str | None) -> str:
+        if value is None:
+            raise ValueError("broken")
+        return str(value)
+
+    builder = StreamsBuilder()
+    table = builder.table("in", store=Store("rows", ttl=10, **TEXT), **TEXT)
+    table.to_stream().map_values(text).to("out", **TEXT)
+    run = Run(builder.build(), cache_max_bytes=0)
+    read_and_commit(run, [Piped("in", "a", "row", 1, ())])
+    with pytest.raises(RecordError) as failed:
+        run.feed([Piped("in", "b", "row", 50, ())])
+    assert not failed.value.is_in_order
