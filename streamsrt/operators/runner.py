@@ -281,7 +281,11 @@ class Runner:
                     self.failed_index = start
                     raise
                 index = self.failed_index = len(columns.keys) - length_hint(keys) - 1
-                self._skip_or_raise(generated, error, index)
+                try:
+                    self._skip_or_raise(generated, error, index)
+                except RecordError as failure:
+                    failure.is_in_order = not self.env.lets_go
+                    raise
                 start = index + 1
             raw_keys, *rest = [column[start:] for column in arguments]
 
@@ -381,9 +385,10 @@ class Runner:
         try:
             self._run_path(sources, partitions, columns)
         except StreamsError as failure:
-            if self.env.batches or self.env.is_calling or not isinstance(failure, RecordError):
-                # Records before this one still wait at an operator over batches: they are not done. And where no record
-                # is to blame, it is not known how far the run has come.
+            env = self.env
+            if env.batches or env.is_calling or env.lets_go or not isinstance(failure, RecordError):
+                # Records before this one still wait at an operator over batches, or results of theirs are to be forwarded:
+                # they are not done. And where no record is to blame, it is not known how far the run has come.
                 failure.is_in_order = False
             raise
 
@@ -636,8 +641,12 @@ class Runner:
 
         ``is_behind``: records wait to be processed, so nothing is idle.
         """
-        with self.env.output:
-            return self._punctuate(system_time_ms, is_behind=is_behind)
+        try:
+            with self.env.output:
+                return self._punctuate(system_time_ms, is_behind=is_behind)
+        except RecordError as failure:
+            failure.is_in_order = failure.is_in_order and not self.env.lets_go
+            raise
 
     def _punctuate(self, system_time_ms: int, *, is_behind: bool) -> int:
         self.env.system_time_ms = system_time_ms

@@ -110,6 +110,8 @@ class Environment:
     """Whether the processors are to begin yet, or there was ever a punctuation by the wall clock."""
     ends_with_runs = False
     """Whether a processor takes a run of records of one source as a whole."""
+    is_expiring = False
+    """Whether the deletion of an expired row is being forwarded."""
     collect_texts: Callable[[str, Texts, Times], None] | None = None
     """Takes many short texts at once, each of them as key and value; None: ``collect`` takes everything."""
 
@@ -392,6 +394,12 @@ class Environment:
     def _work_off(self) -> None:
         while self.batches:
             self.batches.pop(0)()
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether results that were held back, windows that close, or the deletion of an expired row were to be forwarded
+        and are not: a step behind them has failed. Nothing holds them any more, so a commit would lose them."""
+        return self.is_expiring or any(time.lets_go for time in self.stream_times.values())
 
     @property
     def is_calling(self) -> bool:

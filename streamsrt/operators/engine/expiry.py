@@ -60,7 +60,7 @@ class Expiry:
         self._deletes[index](entry, at_ms)
 
     def _deletion(self, store: str) -> Callable[[Entry, int], None]:
-        builder = self._builder
+        builder, env = self._builder, self._builder.env
         change = builder.change(store)
         deserialize = builder.plan.key_serde(builder.plan.specs[store]).deserialize
         owner = next(
@@ -77,6 +77,8 @@ class Expiry:
             key, before = entry.key, entry.value
             change(key, None, at_ms, (), -1)
             if target is not None and owner is not None:
+                env.is_expiring = True
                 target.forward(deserialize(key), None, at_ms, (), before if owner.sends_old_values else None)
+                env.is_expiring = False
 
         return delete

@@ -77,12 +77,14 @@ class StreamTime:
     what knows the open ones then, once for all functions that the operation is in.
     """
 
-    __slots__ = ("closed_ms", "closing", "ms")
+    __slots__ = ("closed_ms", "closing", "lets_go", "ms")
 
     def __init__(self) -> None:
         self.ms = -1
         self.closed_ms = -1
         self.closing: object = None
+        self.lets_go = False
+        """Whether it has begun to forward what it held back, or what closes, and has not come to the end."""
 
     def snapshot(self) -> Values:
         return [self.ms, self.closed_ms]

@@ -54,6 +54,9 @@ def _emit_windows(c: Compiler, node: ProcessorNode, op: operations.Aggregate, wi
     time = c.stream_time(node.name)
     with e.block(f"if {flow.time} > {time}:"):
         e.line(f"{time} = {flow.time}")
+    if op.emit_on_close:
+        # Before the record is put: where a step behind fails, the rows that are to be forwarded are still there.
+        _emit_closed(c, node, op, windows, flow)
     raw = e.raw(flow.key, c.plan.key_serde(c.plan.specs[op.store]))
     _read_arguments(c, op, flow)
     start = e.temp("w")
@@ -79,8 +82,6 @@ def _emit_windows(c: Compiler, node: ProcessorNode, op: operations.Aggregate, wi
         last = f"{flow.time} // {_advance_ms(windows)} * {_advance_ms(windows)}"
         with e.block(f"if {last} + {windows.size_ms + windows.grace_ms} <= {time}:"):
             c.late(node, came)
-    if op.emit_on_close:
-        _emit_closed(c, node, op, windows, flow)
 
 
 def _advance_ms(windows: Windows) -> int:

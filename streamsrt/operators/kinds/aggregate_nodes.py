@@ -146,6 +146,9 @@ def _windowed(
             env.counters.dropped_null += 1
             return
         time.ms = max(time.ms, timestamp)
+        if emit is not None:
+            # Before the record is put: where a step behind fails, the rows that are to be forwarded are still there.
+            emit(time.ms, headers)
         raw = serialize(key)
         is_late = False
         for start in starts(timestamp):
@@ -160,7 +163,5 @@ def _windowed(
         # The last window is the one that closes last: where it is over, all of them are.
         if is_late:
             made.drop_late(key, value, timestamp, headers)
-        if emit is not None:
-            emit(time.ms, headers)
 
     return process

@@ -1,7 +1,7 @@
 """Results that are emitted once, when their window closes: which windows are open, and at which stream time they close.
 
-1. Open windows are known here by their end; each is emitted with the record that closes it, before its rows can expire.
-   So none is lost when stream time jumps, and none waits for a clock.
+1. Open windows are known here by their end; each is emitted with the record that closes it, before that record is put and
+   its rows can expire. So none is lost when stream time jumps, or when a step behind fails, and none waits for a clock.
 2. Windows are emitted by start, then by the key's bytes; sessions by end, start and key.
 3. If no more records come, :meth:`ClosingWindows.closed_by_ms` is the stream time at which all open windows are closed
    (:mod:`streamsrt.operators.kinds.idle`).
@@ -116,10 +116,12 @@ class ClosingWindows:
         """Yields the rows of the windows that are closed at the stream time ``now_ms``, and removes these windows."""
         self._load()
         starts, lasts_ms = self._starts, self._lasts_ms
+        self._time.lets_go = True
         while starts and starts[0] + lasts_ms <= now_ms:
             start = heappop(starts)
             self._open.discard(start)
             yield from self._cache.rows_at(start)
+        self._time.lets_go = False
         self._time.closed_ms = max(self._time.closed_ms, now_ms)
         self.next_ms = starts[0] + lasts_ms if starts else END_OF_TIME_MS
 
@@ -157,6 +159,7 @@ class ClosingSessions:
         """Yields the sessions that are closed at the stream time ``now_ms``, and removes them."""
         self._load()
         ends, lasts_ms = self._ends, self._lasts_ms
+        self._time.lets_go = True
         last: tuple[int, int, bytes] | None = None
         while ends and ends[0][0] + lasts_ms < now_ms:
             session = heappop(ends)
@@ -165,5 +168,6 @@ class ClosingSessions:
                 found = self._cache.session(session[2], session[1], session[0])
                 if found is not None:
                     yield found
+        self._time.lets_go = False
         self._time.closed_ms = max(self._time.closed_ms, now_ms)
         self.next_ms = ends[0][0] + lasts_ms + 1 if ends else END_OF_TIME_MS

@@ -25,7 +25,7 @@ from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Pr
 from streamsrt.operators.key_slices import KeySlices, if_whatever_it_is
 from streamsrt.operators.kinds.aggregate import CLOSES_WITH_HEADERS
 from streamsrt.operators.kinds.aggregate_nodes import computation
-from streamsrt.operators.kinds.closing import closing_sessions
+from streamsrt.operators.kinds.closing import ClosingSessions, closing_sessions
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of
 from streamsrt.state.session_cache import SessionCache, SessionEntry
@@ -205,6 +205,19 @@ class Sessions:
         return changes
 
 
+def _emission(
+    closing: ClosingSessions, deserialize: Callable[[bytes], object], made: PathNode
+) -> Callable[[int, Headers], None]:
+    """Returns ``(stream_time_ms, headers) -> None``, which forwards the sessions that are closed by then."""
+
+    def emit(now_ms: int, headers: Headers) -> None:
+        if now_ms >= closing.next_ms:
+            for entry in closing.close(now_ms):
+                made.forward(Windowed(deserialize(entry.key), entry.start, entry.end), entry.value, entry.end, headers)
+
+    return emit
+
+
 def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, SessionAggregate)
@@ -216,13 +229,17 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     serde = plan.key_serde(plan.specs[op.store])
     log = builder.log_row(op.store)
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
-    closing = sessions.closing
+    emit = None if sessions.closing is None else _emission(sessions.closing, serde.deserialize, made)
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None:
             env.counters.dropped_null += 1
             return
         raw = serde.serialize(key)
+        if emit is not None:
+            # Before the record is put: where a step behind fails, the sessions that are to be forwarded are still there.
+            time.ms = max(time.ms, timestamp)
+            emit(time.ms, headers)
         changes = sessions.take(raw, key, value, timestamp, headers)
         if changes is LATE:
             made.drop_late(key, value, timestamp, headers)
@@ -233,10 +250,6 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
             for start, end, new, before in changes:
                 session = Windowed(key, start, end)
                 made.forward(session, new, end, (), before if node.sends_old_values else None)
-        if closing is not None and time.ms >= closing.next_ms:
-            for entry in closing.close(time.ms):
-                session = Windowed(serde.deserialize(entry.key), entry.start, entry.end)
-                made.forward(session, entry.value, entry.end, headers)
 
     return process
 
@@ -255,6 +268,8 @@ def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregat
         raw = e.raw(inside.key, c.plan.key_serde(c.plan.specs[op.store]))
         key = e.obj(inside.key) if op.aggregation == "aggregate" else "None"
         value = "None" if op.aggregation == "count" else e.obj(inside.value)
+        if sessions.closing is not None:
+            _emit_closed(c, node, op, flow, e.bind("closing", sessions.closing), e.bind("time", time))
         call = f"{e.bind('take', sessions.take)}({raw}, {key}, {value}, {flow.time}, {flow.headers or '()'})"
         if node.late is not None:
             changes = e.temp("changes")
@@ -266,8 +281,6 @@ def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregat
             _emit_changes(c, node, op, inside, call, raw)
         elif node.late is None:
             e.line(call)
-        if sessions.closing is not None:
-            _emit_closed(c, node, op, flow, e.bind("closing", sessions.closing), e.bind("time", time))
 
 
 def _emit_changes(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow, call: str, raw: str) -> None:
@@ -293,6 +306,8 @@ def _emit_closed(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: F
     e = c.emitter
     spec = c.plan.specs[op.store]
     entry, raw, start, end, value = (e.temp(prefix) for prefix in ("e", "k", "s", "x", "v"))
+    # Before the record is put: where a step behind fails, the sessions that are to be forwarded are still there.
+    e.line(f"if {flow.time} > {time}.ms: {time}.ms = {flow.time}")
     with e.block(f"if {time}.ms >= {closing}.next_ms:"), e.block(f"for {entry} in {closing}.close({time}.ms):"):
         e.line(f"{raw}, {start}, {end}, {value} = {entry}.key, {entry}.start, {entry}.end, {entry}.value")
         inner = Slot(raw=raw, serde=c.plan.key_serde(spec), not_null=True)

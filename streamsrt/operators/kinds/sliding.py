@@ -91,23 +91,22 @@ class Sliding:
         self._compute = computation(op)
         self._only_counts = op.aggregation == "count" and tell is None and self.closing is None
 
-    def update(self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers) -> bool:
-        """Puts a record with a value into its windows. False: it is so late that nothing else may come of it."""
+    def update(self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers) -> None:
+        """Puts a record with a value into its windows."""
         self.is_taken = False
         if timestamp > self.time.ms:
             self.time.ms = timestamp
         self._closed_before = self.time.ms - self._grace
         if timestamp + self._difference < self._closed_before:
             self._counters.dropped_late += 1
-            return False
+            return
         if self._only_counts and self._count_newest(raw, timestamp, headers):
-            return True
+            return
         record = (raw, key, value, timestamp, headers)
         if timestamp < self._difference:
             self._early(record)
         else:
             self._late_enough(record)
-        return True
 
     def _count_newest(self, raw: bytes, timestamp: int, headers: Headers) -> bool:
         """As :meth:`_late_enough`, for a count that nobody is told of and a record that none of its key is later than.
@@ -334,7 +333,7 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
             made.forward(window, new, timestamp, headers, old if node.sends_old_values else None)
 
     sliding = Sliding(env, node.name, op, tell if forwards or log is not None else None)
-    serialize = plan.key_serde(plan.specs[op.store]).serialize
+    serialize, time = plan.key_serde(plan.specs[op.store]).serialize, sliding.time
     emit = None if sliding.closing is None else emission(builder, op, sliding.closing, made)
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
@@ -344,11 +343,13 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
             return
         raw = serialize(key)
         current = (key, raw, headers)
-        goes_on = sliding.update(raw, key, value, timestamp, headers)
+        if emit is not None:
+            # Before the record is put: where a step behind fails, the rows that are to be forwarded are still there.
+            time.ms = max(time.ms, timestamp)
+            emit(time.ms, headers)
+        sliding.update(raw, key, value, timestamp, headers)
         if not sliding.is_taken:
             made.drop_late(key, value, timestamp, headers)
-        if goes_on and emit is not None:
-            emit(sliding.time.ms, headers)
 
     return process
 
@@ -367,27 +368,28 @@ def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregat
         raw = e.raw(inside.key, c.plan.key_serde(c.plan.specs[op.store]))
         key = e.obj(inside.key) if op.aggregation == "aggregate" else "None"
         value = "None" if op.aggregation == "count" else e.obj(inside.value)
-        goes_on = e.temp("on")
+        if sliding.closing is not None:
+            # Before the record is put: where a step behind fails, the rows that are to be forwarded are still there.
+            closing, time = e.bind("closing", sliding.closing), e.bind("time", sliding.time)
+            e.line(f"if {flow.time} > {time}.ms: {time}.ms = {flow.time}")
+            with e.block(f"if {time}.ms >= {closing}.next_ms:"):
+                _emit_closed(c, node, op, flow, f"{closing}.close({time}.ms)")
         if tells:
             e.line(f"{e.bind('told', told)}.clear()")
         call = f"{e.bind('update', sliding.update)}({raw}, {key}, {value}, {flow.time}, {flow.headers or '()'})"
         if tells and c.plan.writes_changelog(op.store):
             # Also where a later window of the record fails: what the store has is in its changelog.
             with e.block("try:"):
-                e.line(f"{goes_on} = {call}")
+                e.line(call)
             with e.block("finally:"):
                 _emit_log(c, op, inside, e.bind("told", told), raw)
         else:
-            e.line(f"{goes_on} = {call}")
+            e.line(call)
         if tells and not op.emit_on_close:
             _emit_changes(c, node, op, inside, e.bind("told", told), raw)
         if node.late is not None:
             with e.block(f"if not {e.bind('sliding', sliding)}.is_taken:"):
                 c.late(node, inside)
-        if sliding.closing is not None:
-            closing, time = e.bind("closing", sliding.closing), e.bind("time", sliding.time)
-            with e.block(f"if {goes_on} and {time}.ms >= {closing}.next_ms:"):
-                _emit_closed(c, node, op, flow, f"{closing}.close({time}.ms)")
 
 
 def _emit_log(c: Compiler, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:

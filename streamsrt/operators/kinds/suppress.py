@@ -79,11 +79,17 @@ class Suppression:
         if self._is_limited:
             return self._evict_and_shrink()
         until_ms = self._time.ms - self._wait_ms
-        return self._buffer.evict_until(until_ms) if next_ms <= until_ms else NOTHING
+        return self._let_go(until_ms) if next_ms <= until_ms else NOTHING
+
+    def _let_go(self, until_ms: int) -> Iterator[Held]:
+        """The changes up to that time. Each is held back no more once it is taken."""
+        self._time.lets_go = True
+        yield from self._buffer.evict_until(until_ms)
+        self._time.lets_go = False
 
     def _evict_and_shrink(self) -> Iterator[Held]:
         buffer = self._buffer
-        yield from buffer.evict_until(self._time.ms - self._wait_ms)
+        yield from self._let_go(self._time.ms - self._wait_ms)
         if not self._is_full():
             return
         if self._op.shuts_down:
@@ -92,18 +98,20 @@ class Suppression:
                 f"{self._name} holds back {counted(len(buffer), 'change')}{size}, more than its buffer can hold: raise "
                 "max_records or max_bytes, or let it emit early"
             )
+        self._time.lets_go = True
         while self._is_full() and (first := buffer.take_first()) is not None:
             yield first
+        self._time.lets_go = False
 
     def pass_time(self, ms: int) -> Iterator[Held]:
         """Moves stream time on without a change, in milliseconds, and lets go what nothing holds back any more."""
         self._time.ms = max(self._time.ms, ms)
-        return self._buffer.evict_until(self._time.ms - self._wait_ms)
+        return self._let_go(self._time.ms - self._wait_ms)
 
     def evict_all(self) -> Iterator[Held]:
         """Lets everything go, in order, since no more records come. Windows are closed then, but those that never close."""
         last = -1
-        for held in self._buffer.evict_until(END_OF_TIME_MS - (self._wait_ms if self._op.by_window else 0)):
+        for held in self._let_go(END_OF_TIME_MS - (self._wait_ms if self._op.by_window else 0)):
             last = held.time_ms
             yield held
         if self._closed is not None and last >= 0:

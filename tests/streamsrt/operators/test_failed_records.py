@@ -1,7 +1,12 @@
-"""What a record that fails leaves behind: stores hold what their changelogs say, whether it is skipped or stops the task."""
+"""What a record that fails leaves behind.
+
+Stores hold what their changelogs say, whether it is skipped or stops the task. What was held back until it came is forwarded
+after the next start.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +19,19 @@ from tests.streamsrt.operators.programs import Piped, final_rows
 from tests.streamsrt.operators.test_every_operator import Row, contents, rows
 from tests.streamsrt.operators.test_letters_of_every_operation import PLACES, Place, broken
 from tests.streamsrt.operators.ways import Run
-from topology import KStream, SessionWindows, SlidingWindows, Store, StreamsBuilder, TimeWindows, Topology, serdes
+from topology import (
+    EmitStrategy,
+    KStream,
+    KTable,
+    SessionWindows,
+    SlidingWindows,
+    Store,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    serdes,
+)
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 SKIPPING: dict[str, Any] = {"processing.exception.handler": "continue"}
@@ -142,3 +159,79 @@ def test_a_mapper_that_takes_no_deletion_leaves_no_session_in_the_changelog(gene
     assert [value for _, _, value, _ in before["rows"]] == ["oneothergood"]
     run.restart()
     assert [row[:3] for row in final_rows(run.task)["rows"]] == [row[:3] for row in before["rows"]]
+
+
+def closed(windows: TimeWindows | SlidingWindows | SessionWindows) -> Callable[[KStream[str, str]], KTable[Any, int]]:
+    def program(stream: KStream[str, str]) -> KTable[Any, int]:
+        grouped: Any = stream.group_by_key().windowed_by(windows)
+        table: KTable[Any, int] = grouped.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="rows")
+        return table
+
+    return program
+
+
+def suppressed_windows(stream: KStream[str, str]) -> KTable[Any, int]:
+    windowed = stream.group_by_key().windowed_by(TimeWindows(10, grace=0))
+    return windowed.count(store="rows").suppress(Suppressed.until_window_closes())
+
+
+def suppressed(stream: KStream[str, str]) -> KTable[Any, int]:
+    return stream.group_by_key().count(store="rows").suppress(Suppressed.until_time_limit(5))
+
+
+def read_and_commit(run: Run, records: list[Piped]) -> None:
+    run.feed(records)
+    run.commit()
+
+
+HOLDING = {
+    "windows": closed(TimeWindows(10, grace=0)),
+    "sliding windows": closed(SlidingWindows(10, grace=0)),
+    "sessions": closed(SessionWindows(10, grace=0)),
+    "suppressed windows": suppressed_windows,
+    "suppressed": suppressed,
+}
+
+
+@pytest.mark.parametrize("program", HOLDING)
+@pytest.mark.parametrize("cache_max_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("generate", [True, False])
+def test_what_was_held_back_is_not_lost_with_the_record_that_lets_it_go(
+    program: str, cache_max_bytes: int, generate: bool
+) -> None:
+    is_broken = True
+
+    def text(key: object, value: int) -> str:
+        if is_broken:
+            raise ValueError("broken")
+        return str(value)
+
+    builder = StreamsBuilder()
+    table = HOLDING[program](builder.stream("in", **TEXT))
+    table.to_stream(lambda k, v: getattr(k, "key", k)).map_values(text, with_key=True).to("out", **TEXT)
+    run = Run(builder.build(), generate=generate, cache_max_bytes=cache_max_bytes)
+    read_and_commit(run, [Piped("in", "a", "", 1, ()), Piped("in", "b", "", 2, ())])
+    lets_go = [Piped("in", "c", "", 50, ())]
+    with pytest.raises(RecordError) as failed:
+        read_and_commit(run, lets_go)
+    assert not failed.value.is_in_order or failed.value.offset < 0, "what came before would be committed"
+    is_broken = False
+    run.restart()
+    read_and_commit(run, [*lets_go, Piped("in", "d", "", 200, ())])
+    assert [key for key, *_ in run.written.topics["out"]] == [b"a", b"b", b"c"]
+
+
+def test_the_deletion_of_an_expired_row_is_not_committed_with_the_record_that_lets_it_expire() -> None:
+    def text(value: str | None) -> str:
+        if value is None:
+            raise ValueError("broken")
+        return str(value)
+
+    builder = StreamsBuilder()
+    table = builder.table("in", store=Store("rows", ttl=10, **TEXT), **TEXT)
+    table.to_stream().map_values(text).to("out", **TEXT)
+    run = Run(builder.build(), cache_max_bytes=0)
+    read_and_commit(run, [Piped("in", "a", "row", 1, ())])
+    with pytest.raises(RecordError) as failed:
+        run.feed([Piped("in", "b", "row", 50, ())])
+    assert not failed.value.is_in_order
