@@ -32,6 +32,7 @@ T = TypeVar("T")
 TOPIC_RESOURCE = 2
 GROUP_RESOURCE = 32
 SET_CONFIG, DELETE_CONFIG = 0, 1
+NO_CONTROLLER = -1
 _SET_FOR_THE_TOPIC = 1
 """The source of a config that was given to the topic itself."""
 MAX_TIMESTAMP_VERSION = 9
@@ -101,7 +102,7 @@ class Admin:
             each.name: _result(f"Topic {each.name!r} was not created", each.error_code, each.error_message)
             for each in response.topics
         }
-        _retry_if_all(results)
+        self._retry_if_all(results)
         if not validate_only:
             await self._wait_for_leaders(results, {topic.name: 0 for topic in topics}, timeout_s)
         return results
@@ -134,7 +135,7 @@ class Admin:
             each.name: _result(f"Topic {each.name!r} did not get more partitions", each.error_code, each.error_message)
             for each in response.results
         }
-        _retry_if_all(results)
+        self._retry_if_all(results)
         await self._wait_for_leaders(results, counts, timeout_s)
         return results
 
@@ -151,6 +152,15 @@ class Admin:
             )
             for each in response.responses
         }
+
+    def _retry_if_all(self, results: Mapping[str, StreamsError | None]) -> None:
+        """Raises if every result is a temporary error, so that the request is repeated: there is no controller yet, or
+        another one."""
+        errors = list(results.values())
+        if errors and all(isinstance(e, RequestFailedError) and is_retriable(e.error_code) for e in errors):
+            self._cluster.controller_id = NO_CONTROLLER
+            assert errors[0] is not None
+            raise errors[0]
 
     async def _send_to_controller(self, request: Request[R]) -> R:
         if self._cluster.controller_id not in self._cluster.brokers:
@@ -351,11 +361,3 @@ def _creatable(topic: NewTopic) -> types.CreateTopicsRequest.CreatableTopic:
         replication_factor=topic.replication_factor,
         configs=[request.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
     )
-
-
-def _retry_if_all(results: Mapping[str, StreamsError | None]) -> None:
-    """Raises if every result is a temporary error (no controller yet), so that the request is repeated."""
-    errors = list(results.values())
-    if errors and all(isinstance(e, RequestFailedError) and is_retriable(e.error_code) for e in errors):
-        assert errors[0] is not None
-        raise errors[0]

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from streamsrt.client.values import GroupListing
+from streamsrt.client.values import GroupListing, NewTopic
 from streamsrt.errors import UnsupportedBrokerError
 from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import ScriptedBroker
@@ -60,6 +61,50 @@ def test_members_of_a_classic_group_are_spoken_of_in_versions_that_know_static_o
     older = connect(broker.address)
     with pytest.raises(UnsupportedBrokerError, match=f"serves versions 0 to {needed - 1}, and version {needed} to"):
         older.request(request_, coordinator_of="g").result(10.0)
+
+
+def test_another_controller_is_found(broker: ScriptedBroker, connect: Connect) -> None:
+    """Brokers before KRaft do not pass requests on to it."""
+    other = ScriptedBroker().start()
+    controller, asked = [1], []
+    made, created = types.MetadataResponse, types.CreateTopicsResponse
+
+    def metadata(request: Any) -> Any:
+        partition = made.MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1])
+        return made(
+            brokers=[
+                made.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=each.port)
+                for node_id, each in ((1, broker), (2, other))
+            ],
+            cluster_id="scripted",
+            controller_id=controller[0],
+            topics=[
+                made.MetadataResponseTopic(name=each.name, topic_id=bytes(16), partitions=[partition])
+                for each in request.topics
+            ],
+        )
+
+    def creation_by(node_id: int) -> Any:
+        def create(request: Any) -> Any:
+            asked.append(node_id)
+            code = ErrorCode.NONE if controller[0] == node_id else ErrorCode.NOT_CONTROLLER
+            return created(
+                topics=[created.CreatableTopicResult(name=each.name, error_code=code) for each in request.topics]
+            )
+
+        return create
+
+    try:
+        for node_id, each in ((1, broker), (2, other)):
+            each.versions[ApiKey.CREATE_TOPICS] = (2, 7)
+            each.hooks[ApiKey.METADATA] = metadata
+            each.hooks[ApiKey.CREATE_TOPICS] = creation_by(node_id)
+        admin = connect(broker.address).admin
+        controller[0] = 2
+        assert admin.create_topics([NewTopic(name="new", partitions=1)], timeout_s=5.0) == {"new": None}
+        assert asked == [1, 2]
+    finally:
+        other.stop()
 
 
 def _response_to(request: Any) -> Any:
