@@ -13,8 +13,8 @@ runtime does.
    operators, so that late records stay late after a restart, under the names of
    :mod:`streamsrt.tasks.input.stream_time_keys`. Unknown names are ignored by either side.
 5. If the names of very many operators do not fit, short hashes replace them, grouped by time: ``~`` and six characters
-   for each, in marks, too. That is enough for 150 operators of a subtopology with different times, and for 480 with equal ones; of
-   more, the latest times are kept.
+   for each, in marks, too. That is enough for 150 operators of a subtopology with different times, and for 480 with equal
+   ones; of more, the latest times are kept.
 """
 
 from __future__ import annotations
