@@ -5,18 +5,21 @@
 2. The garbage collector scans all objects of a batch and frees none of them, because reference counting does. Higher
    thresholds, and a frozen start-up heap, take it off the hot path.
 3. The network thread must get the interpreter lock quickly, even while a user function computes.
+4. Stores have files open, and a task of a backfill one for each partition that it writes: the usual soft limit is 1024.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import resource
 import sys
 from contextlib import suppress
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8
 SWITCH_INTERVAL_S = 0.001
 GC_THRESHOLDS = (100_000, 20, 100)
+FILES_MAX = 65_536
 
 
 def tune_malloc() -> bool:
@@ -56,8 +59,18 @@ def tune_garbage_collector() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
+def open_more_files() -> None:
+    """Raises the limit of open files, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def tune_process() -> None:
     """Applies all of these settings. Call it when the application's modules are imported."""
     tune_malloc()
+    open_more_files()
     tune_garbage_collector()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
