@@ -89,8 +89,8 @@ def _encoded(value: object) -> bytes:
 
 
 def _writable(value: object, depth: int) -> object:
-    """The value without what orjson refuses before it asks :func:`_plain`. Integers of more than 64 bits, and texts with half
-    of a surrogate pair, are written as JSON has them; keys such as tuples, and what lies too deep, become texts."""
+    """The value without what orjson refuses before it asks :func:`_plain`. Integers of more than 64 bits, and halves of
+    surrogate pairs in texts, are written as JSON has them; keys such as tuples, and what lies too deep, become texts."""
     if depth == _DEPTH_MAX:
         return _text(value)
     if isinstance(value, dict):
