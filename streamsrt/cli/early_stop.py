@@ -5,6 +5,7 @@
 2. The handler raises an exception, so that what has begun is closed. Where the exception arises in a function that is
    called by C (a finalizer, a callback of a parser), Python reports and drops it: the signal is then sent again. What fails
    because of the dropped exception is not reported.
+3. A module of the application may catch it: it is raised again before the application starts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ TERMINATED = 143
 
 _RUN_APPLICATIONS = (["run"], ["demo"], ["upgrade", "start"], ["faust", "run"])
 _AGAIN_S = 0.05
-_told = threading.Event()
+_raised: list[StoppedEarlyError] = []
+"""What signals have raised since :func:`early_stop`."""
+
 _USUAL: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Handlers] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
@@ -34,7 +37,8 @@ _USUAL: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Ha
 
 class StoppedEarlyError(BaseException):
     """Ends the command with exit code 0; 130 after Ctrl-C; 143 after SIGTERM, with ``--until quiet``. It is neither an
-    Exception nor a SystemExit, so that an application's module does not catch it.
+    Exception nor a SystemExit, so that modules do not catch it. If a bare ``except:`` of an application does, it is raised
+    again before the application starts.
     """
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
@@ -67,10 +71,16 @@ def early_stop(arguments: Sequence[str]) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in _USUAL}
     try:
         with _sent_again_if_dropped():
-            _told.clear()
             stop_until(lambda: False)
-            yield
+            try:
+                yield
+            except Exception:
+                if _raised:
+                    # Python 3.11 raises RuntimeError in place of what is raised in __set_name__.
+                    raise _raised[0] from None
+                raise
     finally:
+        _raised.clear()
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
 
@@ -131,20 +141,24 @@ def _sent_again_if_dropped() -> Iterator[None]:
 
 
 def stop_until(has_started: Callable[[], bool]) -> None:
-    """The signals end the command by :class:`StoppedEarlyError` until this holds, and then have their usual effect."""
+    """The signals end the command by :class:`StoppedEarlyError` until this holds, and then have their usual effect. So does
+    one that a module of the application has caught."""
     if threading.current_thread() is not threading.main_thread():
         return
+    if _raised:
+        raise _raised[0]
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if has_started():
             signal.signal(number, _USUAL[signal.Signals(number)])
             signal.raise_signal(signal.Signals(number))
             return
-        if not _told.is_set():
-            _told.set()
+        error = StoppedEarlyError(number)
+        _raised.append(error)
+        if len(_raised) == 1:
             # It may interrupt a write to sys.stderr, whose buffer must not be touched.
             os.write(2, b"streamsrt: stopped before the application had started\n")
-        raise StoppedEarlyError(number)
+        raise error
 
     for number in _USUAL:
         # A shell makes commands that it runs in the background ignore Ctrl-C.

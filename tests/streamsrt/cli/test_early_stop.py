@@ -13,7 +13,13 @@ import pytest
 
 from streamsrt.cli import early_stop as early_stop_module
 from streamsrt.cli import leave_at_once
-from streamsrt.cli.early_stop import StoppedEarlyError, early_stop, interruptible, runs_an_application
+from streamsrt.cli.early_stop import (
+    StoppedEarlyError,
+    early_stop,
+    interruptible,
+    runs_an_application,
+    stop_until,
+)
 from tests.streamsrt.cli.conftest import Command
 from tests.system.processes import ROOT
 
@@ -92,6 +98,40 @@ def test_what_fails_because_of_a_dropped_exception_is_not_reported(
         ]
     finally:
         signal.signal(signal.SIGTERM, before)
+    assert capfd.readouterr().err == SAID
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_signal_that_a_module_catches_ends_the_command_before_the_application_starts(
+    capfd: pytest.CaptureFixture[str], number: signal.Signals, code: int
+) -> None:
+    started = False
+
+    def run() -> None:
+        nonlocal started
+        try:
+            os.kill(os.getpid(), number)
+        except:  # noqa: E722  # as around optional imports
+            caught.append(number)
+        stop_until(lambda: started)
+        started = True
+
+    caught: list[signal.Signals] = []
+    with pytest.raises(StoppedEarlyError) as stopped, early_stop(["run", "m:t"]):
+        run()
+    assert (stopped.value.exit_code(["run", "m:t"]), caught, started) == (code, [number], False)
+    assert capfd.readouterr().err == SAID
+    with early_stop(["run", "m:t"]):
+        stop_until(lambda: False)
+
+
+def test_a_signal_that_python_makes_another_exception_of_ends_the_command(capfd: pytest.CaptureFixture[str]) -> None:
+    class Named:
+        def __set_name__(self, owner: type, name: str) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(StoppedEarlyError), early_stop(["run", "m:t"]):
+        type("Model", (), {"field": Named()})
     assert capfd.readouterr().err == SAID
 
 
