@@ -535,7 +535,7 @@ def test_partitions_without_input_take_no_share_from_the_others(make_rig: MakeRi
             for partition in partitions:
                 rig.network.write(("in", partition), keys("a"))
             for fetched in rig.network.fetcher.poll():
-                rig.manager.add_input(fetched)
+                rig.manager.add_input(fetched, rig.clock_ms)
                 held_bytes += fetched.held_bytes
         rig.move()
         assert rig.network.fetcher.paused == set()
@@ -544,6 +544,25 @@ def test_partitions_without_input_take_no_share_from_the_others(make_rig: MakeRi
     assert 60 << 10 < fill(3) < 80 << 10
     assert 60 << 10 < fill(4, 5) < 80 << 10
     assert 60 << 10 < fill(6) < 80 << 10
+
+
+def test_partitions_that_fill_one_after_another_stay_within_the_memory_for_all(make_rig: MakeRig) -> None:
+    """The first ones may have more than their share is when others have input, too."""
+    all_bytes, count = 1 << 20, 24
+    rig = make_rig(partitions=count, input_buffer_bytes=all_bytes // 4, all_input_bytes=all_bytes)
+    rig.network.fetcher.batches_at_once = 1
+    rig.start(Tasks(active=rig.tasks(*range(count))))
+    held_bytes = largest_bytes = 0
+    for partition in range(count):
+        while ("in", partition) not in rig.network.fetcher.paused:
+            rig.network.write(("in", partition), keys("a"))
+            for fetched in rig.network.fetcher.poll():
+                rig.manager.add_input(fetched, rig.clock_ms)
+                held_bytes += fetched.held_bytes
+                largest_bytes = max(largest_bytes, fetched.held_bytes)
+    assert all_bytes < held_bytes < all_bytes + count * ((32 << 10) + largest_bytes)
+    rig.move()
+    assert rig.network.fetcher.paused == set()
 
 
 def test_counters_outlive_their_tasks(rig: Rig) -> None:
