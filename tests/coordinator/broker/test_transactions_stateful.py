@@ -21,6 +21,7 @@ from tests.coordinator.broker.transactional import (
 )
 
 PARTITIONS = 2
+INPUTS = 4
 NAMES = ["x", "y", "z"]
 TIMEOUT_MS = 5000
 FENCED = {47, 90}
@@ -54,6 +55,7 @@ class Transactions(RuleBasedStateMachine):
         self.copies = 0
         self.broker = InProcessBroker(self.folder / "0", {"log.fsync": "never"})
         self.broker.create("t", PARTITIONS)
+        self.broker.create("in", INPUTS)
         self.lives: dict[str, Life] = {}
         self.committed: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
         self.offsets: dict[int, int] = {}
@@ -119,7 +121,7 @@ class Transactions(RuleBasedStateMachine):
             life.started_ms = self.broker.now_ms
 
     @precondition(lambda self: self.lives)
-    @rule(name=names, partition=st.integers(0, 3))
+    @rule(name=names, partition=st.integers(0, INPUTS - 1))
     def commit_offset(self, name: str, partition: int) -> None:
         life = self.lives.get(name)
         if life is None or any(partition in other.offsets for other in self.lives.values() if other is not life):
@@ -219,7 +221,7 @@ class Transactions(RuleBasedStateMachine):
     def offsets_are_those_of_committed_transactions(self) -> None:
         if not hasattr(self, "broker"):
             return
-        for partition in range(4):
+        for partition in range(INPUTS):
             assert fetched_offset(self.broker, "g", "in", partition, stable=False) == (
                 0,
                 self.offsets.get(partition, -1),
