@@ -25,6 +25,7 @@ pytestmark = pytest.mark.matrix
 @example(seed=194)
 @example(seed=3248)
 @example(seed=5006)
+@example(seed=2274111)
 def test_whatever_happens_no_partition_is_processed_twice_and_the_group_settles(seed: int) -> None:
     live(Random(seed))
 

@@ -23,7 +23,9 @@ def check(generation: int, joined: Sequence[Joined], outcome: LeaderOutcome, set
         for name, other in said.items():
             if other.topology_epoch >= mine.topology_epoch:
                 continue
-            for old in other.held.active - outcome.decoded[name].target.active:
+            # What it was to give up before is nobody's if the member that was to get it is gone.
+            still_its_own = other.held.active if other.echo is None else other.held.active & other.echo.target.active
+            for old in still_its_own - outcome.decoded[name].target.active:
                 assert not _is_changed(mine, task, other, old), (
                     f"{taker} takes {task} cold from {name}, which has {old}"
                 )
