@@ -8,6 +8,8 @@ Rules
 4. A file whose fsync failed is in an unknown state (the kernel may have dropped the bytes): its log fails, for good.
 5. Order within a round: the files of a log, then its directories, then its checkpoint, then the callbacks.
 6. Where nobody waits, many files are synced at once, with all of their filesystem.
+7. Nothing ends the thread but :meth:`Syncer.close`: all who wait for the disk would wait for ever. What fails without being
+   the disk's fault fails the log, the callback or the action that it concerns, with a traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Protocol
 from weakref import finalize
 
-from coordinator.log.errors import LogClosedError, LogError, LogFailedError, LogStorageError
+from coordinator.log.errors import LogClosedError, LogFailedError, LogStorageError
 from coordinator.log.files import sync_directory
 
 logger = logging.getLogger(__name__)
@@ -131,7 +133,7 @@ class Syncer:
 
     def sync(self, log: Syncable) -> Future[None]:
         """As :meth:`sync_then`, as a future. Raises out of ``result()`` what went wrong."""
-        future: Future[None] = Future()
+        future = _uncancelled()
 
         def resolve(error: LogStorageError | None) -> None:
             if error is None:
@@ -162,12 +164,12 @@ class Syncer:
 
     def call(self, action: Callable[[], None]) -> Future[None]:
         """Runs ``action`` on the sync thread as :meth:`run` does; the future says when it is done, or how it failed."""
-        future: Future[None] = Future()
+        future = _uncancelled()
 
         def work() -> None:
             try:
                 action()
-            except (OSError, LogError) as error:
+            except Exception as error:  # noqa: BLE001 - it is raised where somebody waits
                 future.set_exception(error)
             else:
                 future.set_result(None)
@@ -231,9 +233,15 @@ class Syncer:
             ]
             requests = {}  # Release the files before the waiters are notified.
             if results:
-                self._deliver(partial(_run_callbacks, results))
+                self._tell(results)
             for action in actions:
                 _run_action(action)
+
+    def _tell(self, results: list[tuple[OnSynced, LogStorageError | None]]) -> None:
+        try:
+            self._deliver(partial(_run_callbacks, results))
+        except Exception:
+            logger.exception("%d waiters can't be told that their records are on disk", len(results))
 
     def _sync_at_once(self, requests: list[SyncRequest]) -> int | None:
         """Syncs the filesystem if that is worth while, and returns its device; the files of others are left."""
@@ -249,9 +257,20 @@ def _call(function: Callable[[], None]) -> None:
     function()
 
 
+def _uncancelled() -> Future[None]:
+    """A future that is resolved in any case: who waits may give up, as a client that goes, but the work is done all the
+    same."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
 def _run_callbacks(results: list[tuple[OnSynced, LogStorageError | None]]) -> None:
     for callback, error in results:
-        callback(error)
+        try:
+            callback(error)
+        except Exception:
+            logger.exception("somebody who waited for the disk failed when told: please report this")
 
 
 def _run_action(action: Callable[[], None]) -> None:
@@ -259,6 +278,8 @@ def _run_action(action: Callable[[], None]) -> None:
         action()
     except OSError as error:
         logger.warning("background work on log files failed and will be repeated at the next start: %s", error)
+    except Exception:
+        logger.exception("background work on log files failed: please report this")
 
 
 def _sync_log(
@@ -278,10 +299,11 @@ def _sync_log(
             if path.exists():
                 sync_directory(path)
             synced.add(path)
-    except OSError as error:
-        failure = LogFailedError(path, error, "could not be flushed to disk, so its contents are not known")
-        logger.error("%s", failure)
-        log.on_sync_failed(failure)
-    else:
         log.on_synced(request.end_offset, checkpoint=request.checkpoint)
+    except Exception as error:
+        cause = error if isinstance(error, OSError) else None
+        failure = LogFailedError(path, cause, "could not be flushed to disk, so its contents are not known")
+        # A disk's error speaks for itself.
+        logger.error("%s", failure, exc_info=None if cause else error)
+        log.on_sync_failed(failure)
     return [(callback, failure) for callback in request.callbacks or ()]

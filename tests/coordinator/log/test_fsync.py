@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
@@ -216,6 +217,40 @@ def test_background_work_that_fails_is_reported_and_the_thread_lives(
     syncer.sync(log).result(10)
     syncer.sync(log).result(10)
     assert any("absent" in record.getMessage() for record in caplog.records)
+
+
+def test_who_gives_up_waiting_holds_up_nobody(tmp_path: Path, syncer: Syncer) -> None:
+    """A client that goes while its commit waits for the disk: the thread ended, and all others waited for ever."""
+    log = OneFile(tmp_path / "file")
+
+    async def give_up() -> None:
+        waiting = asyncio.gather(asyncio.wrap_future(syncer.sync(log)))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.wrap_future(syncer.sync(log))
+
+    asyncio.run(asyncio.wait_for(give_up(), 10))
+
+
+def test_whatever_fails_on_the_thread_fails_alone(
+    tmp_path: Path, syncer: Syncer, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, log = OneFile(tmp_path / "broken"), OneFile(tmp_path / "file")
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("wrong")
+
+    broken.on_synced = fail  # type: ignore[method-assign]
+    with pytest.raises(LogFailedError, match="broken: could not be flushed"):
+        syncer.sync(broken).result(10)
+    assert broken.failed
+    syncer.sync_then(log, fail)
+    syncer.run(fail)
+    with pytest.raises(ValueError, match="wrong"):
+        syncer.call(fail).result(10)
+    syncer.sync(log).result(10)
+    assert caplog.text.count("Traceback") == 3
 
 
 def test_closing_does_what_is_pending_and_then_refuses(tmp_path: Path) -> None:
