@@ -107,7 +107,7 @@ def test_rows_whose_list_of_files_is_lost_are_damage_and_not_an_empty_store(
     target.close()
     damage(tmp_path / "a")
     with pytest.raises(
-        StoreCorruptedError, match="'s' in .*/a can't be opened: its files are damaged. Nothing is changed"
+        StoreCorruptedError, match=r"'s' in .*/a can't be opened: its files are damaged\. Nothing is changed"
     ):
         RocksDBFiles(tmp_path / "a", "s")
 
