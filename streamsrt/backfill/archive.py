@@ -199,7 +199,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
         names = content.schema_arrow.names
         columns = [name for name in (*_REQUIRED, HEADERS) if name in names]
         for batch in content.iter_batches(batch_size=BATCH_RECORDS, columns=columns, use_threads=False):
-            read = batch_columns(batch)
+            read = batch_columns(batch, str(path))
             _check_order(read, position, file)
             first = read.base_offset if first is None else first
             position = read.next_offset
@@ -214,17 +214,26 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
         )
 
 
-def batch_columns(batch: pyarrow.RecordBatch) -> RecordColumns:
-    """The records of an Arrow batch in the order of offsets."""
+def batch_columns(batch: pyarrow.RecordBatch, where: str) -> RecordColumns:
+    """The records of an Arrow batch in the order of offsets. ``where``: what they are read from, for messages. Raises
+    ArchiveError where a header has no name."""
     positions = numbers(batch.column(OFFSET))
     offsets: list[int] = positions.tolist()
     has_headers = HEADERS in batch.schema.names and len(batch.column(HEADERS).flatten())
     headers = batch.column(HEADERS).to_pylist() if has_headers else ()
     consecutive = bool((np.diff(positions) == 1).all())
+    timestamps = milliseconds(batch.column(TIMESTAMP))
+    for each, timestamp in zip(headers, timestamps, strict=False):
+        if each and any(header is None or header["key"] is None for header in each):
+            # The statistics of a file don't show it: records without headers count as nulls there, too.
+            raise ArchiveError(
+                f"{where} has a record with a header without a name (timestamp {timestamp}): each entry of {HEADERS} needs "
+                "a key; its value may be null. Rewrite it without such entries"
+            )
     return RecordColumns(
         key_bytes(batch.column(KEY)),
         key_bytes(batch.column(VALUE)),
-        milliseconds(batch.column(TIMESTAMP)),
+        timestamps,
         offsets[0],
         offsets[-1] + 1,
         None if consecutive else offsets,

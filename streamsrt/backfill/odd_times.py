@@ -25,7 +25,7 @@ AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.
 AHEAD_MS = 3_600_000
 """How far ahead a record may be by the defaults of brokers."""
 _TYPE = "message.timestamp.type"
-_LAST_MS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000
+_LAST_MS = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000 + 999
 _SECONDS_END_MS = 10_000_000_000
 """Read as milliseconds, seconds of all years up to 2286 are before this."""
 _FOREVER_MS = 1 << 62

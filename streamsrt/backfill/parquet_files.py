@@ -248,7 +248,7 @@ def _wrong_type(name: str, kind: pyarrow.DataType) -> str | None:
             f"--lake-column TOPIC.{name}={name} has Spark encode it with that serde"
         )
     if name == HEADERS and not _is_headers(kind):
-        return f"headers are {HEADERS_TYPE}: write them so, or leave the column out"
+        return f"headers are {HEADERS_TYPE}, as names may repeat: write them so, or leave the column out"
     return None
 
 

@@ -482,8 +482,12 @@ class Exported:
     positions: Positions
 
 
+EXPORTED = "partition-*.parquet"
+
+
 def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
-    """Writes a store as Parquet files, one per partition, with the position in the metadata."""
+    """Writes a store as Parquet files, one per partition, with the position in the metadata. Of files of an earlier export
+    that this one has not written, see :func:`other_exported`."""
     pq = parquet()
     folder.mkdir(parents=True, exist_ok=True)
     done = []
@@ -497,6 +501,13 @@ def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
                 rows = _write(writer, schema, snapshot.rows)
             done.append(Exported(partition, rows, snapshot.positions))
     return done
+
+
+def other_exported(folder: Path, exported: Sequence[Exported]) -> list[Path]:
+    """The files of a folder which readers take for partitions of the export, and which it has not written: an earlier one,
+    of another store or another instance, had these partitions."""
+    written = {f"partition-{each.partition}.parquet" for each in exported}
+    return sorted(path for path in folder.glob(EXPORTED) if path.name not in written)
 
 
 @contextmanager

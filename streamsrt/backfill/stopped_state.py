@@ -23,6 +23,7 @@ from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.state_reading import (
     COLUMNS,
+    EXPORTED,
     TIMES,
     StateFiles,
     StateRow,
@@ -39,7 +40,6 @@ from streamsrt.state.store_format import StoreFormat, read_format
 if TYPE_CHECKING:
     import pyarrow
 
-_EXPORTED = "partition-*.parquet"
 _DATA = {".sst", ".log", ".blob"}
 
 _ROWS = 10_000
@@ -166,19 +166,19 @@ def _application_directory(directory: Path) -> Path:
 
 def is_export(directory: Path) -> bool:
     """Whether ``streamsrt state export`` has written the directory."""
-    return next(directory.glob(_EXPORTED), None) is not None
+    return next(directory.glob(EXPORTED), None) is not None
 
 
 def is_typed(directory: Path) -> bool:
     """Whether an export has real types instead of text and milliseconds."""
-    path = next(directory.glob(_EXPORTED))
+    path = next(directory.glob(EXPORTED))
     return str(parquet().read_schema(path).field("timestamp").type) != "int64"
 
 
 def exported_rows(directory: Path) -> Iterator[StateRow]:
     """The rows of an export, by partition; times in ms."""
     pq = parquet()
-    for path in sorted(directory.glob(_EXPORTED)):
+    for path in sorted(directory.glob(EXPORTED)):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=list(COLUMNS)):
                 yield from _rows_of(batch)

@@ -243,7 +243,7 @@ def _row(letter: Letter, outcome: LetterOutcome | None, decode: _Application) ->
         "line": letter.line,
         "key": shown(source, letter.key, decode.key),
         "value": shown(source, letter.value, decode.value),
-        "headers": {name: None if value is None else as_text("", value) for name, value in letter.headers},
+        "headers": [[name, None if value is None else as_text("", value)] for name, value in letter.headers],
         "replays": letter.replays + (outcome is LetterOutcome.REPLAYED),
         "not_replayed_because": letter.why_not_replayed() or "",
         "stack_trace": letter.details.get("stacktrace", ""),

@@ -24,6 +24,7 @@ from streamsrt.backfill.state_reading import (
     StoreReading,
     export_parquet,
     has_store,
+    other_exported,
 )
 from streamsrt.backfill.stopped_state import (
     Comparison,
@@ -61,8 +62,14 @@ def clean(
 ) -> None:
     """Delete the stores of an application that is not running on this machine. They are restored from their
     changelogs."""
+    if not (state_dir / application_id).is_dir():
+        # It would be made.
+        note(f"{state_dir} has no state of {application_id}")
+        return
     with StateDirectory(state_dir, application_id) as directory:
         stores = directory.list_stores()
+        if not stores:
+            note(f"{state_dir} has no stores of {application_id}")
         for each in stores:
             note(f"{'deletes' if execute else 'would delete'} store {each.store} of partition {each.partition}")
         if execute:
@@ -104,8 +111,9 @@ def export(
     """Export a store as Parquet: key, value, timestamp, window start and end, valid_to, partition.
 
     All partitions are read from the store's changelog, each up to the position that is printed, whether or not the
-    application is running. With --state-dir, the files of the store in that directory are read instead. Exit codes: 0 all
-    rows are exported; 10 rows were skipped, with --skip-unreadable.
+    application is running. With --state-dir, the files of the store in that directory are read instead. Files of other
+    partitions that an earlier export has left in the directory are not deleted, and are named. Exit codes: 0 all rows are
+    exported; 10 rows were skipped, with --skip-unreadable.
     """
     skipped = _to_skip(skip_unreadable)
     reading = StoreReading(application, application_id, store, typed=typed, skipped=skipped)
@@ -116,6 +124,11 @@ def export(
             exported = export_parquet(StateLog(reading, network), folder)
     print_rows(["partition", "rows", "position"], [_row(each) for each in exported], as_json=as_json)
     note(f"wrote {counted(sum(each.rows for each in exported), 'row')} of store {store} to {folder}")
+    if others := other_exported(folder, exported):
+        note(
+            f"{folder} also has {', '.join(path.name for path in others)} of an earlier export: who reads the directory "
+            "reads their rows, too. Delete them, unless they are of another instance with other partitions of the store"
+        )
     _end_with(skipped)
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from faust.channels import Channel
@@ -140,10 +141,25 @@ class Outbox:
             self._pending += self._figures.handed_over(topic, keys, values, times)
             try:
                 self.env.collect(topic, keys, values, times, columns.headers, partitions or None)
-            except (UserError, RefusedRecordError) as error:
-                self.env.failed_to_produce(
-                    columns.sender or node, error, keys[0], values[0], times[0], _first(columns.headers)
+            except (UserError, RefusedRecordError):
+                # None of them was taken. The handler is asked for each that is not.
+                self._hand_over_singly(topic, columns, columns.sender or node)
+
+    def _hand_over_singly(self, topic: str, columns: _Columns, node: str) -> None:
+        partitions, all_headers = columns.partitions or repeat(None), columns.headers or repeat(())
+        records = zip(columns.keys, columns.values, columns.timestamps, partitions, all_headers, strict=False)
+        for key, value, at_ms, partition, headers in records:
+            try:
+                self.env.collect(
+                    topic,
+                    [key],
+                    [value],
+                    [at_ms],
+                    [headers] if headers else None,
+                    None if partition is None else [partition],
                 )
+            except (UserError, RefusedRecordError) as error:
+                self.env.failed_to_produce(node, error, key, value, at_ms, headers)
 
     @property
     def is_filled(self) -> bool:
@@ -172,10 +188,6 @@ def placed(app: faust.App, key: bytes | None, partitions: int) -> int | None:
             f"which is none of the {partitions} partitions that the topic has: return one of those that it is given"
         )
     return chosen
-
-
-def _first(headers: list[Headers] | None) -> Headers:
-    return headers[0] if headers else ()
 
 
 def _pairs(headers: Loose) -> Headers:

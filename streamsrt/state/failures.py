@@ -24,8 +24,9 @@ _OPENED_AT_ONCE = re.compile(r"/LOG(\.old\.\d+)?: No such file or directory")
 _READ_ONLY = ("Read-only file system", "Permission denied", "Operation not permitted")
 
 
-def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
-    """The error for a store called ``name`` at ``path`` that can't be "opened", "read", "written" or "deleted"."""
+def store_error(cause: str, name: str, path: Path, doing: str, *, of_owner: bool = True) -> StateError:
+    """The error for a store called ``name`` at ``path`` that can't be "opened", "read", "written" or "deleted".
+    ``of_owner``: for who restores what is damaged, not for who only looks."""
     where = f"state store {name!r} in {path}"
     if "lock hold by current process" in cause:
         return StateDirectoryLockedError(
@@ -39,12 +40,22 @@ def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
             f"{where} is being opened by another process. Stop it, or give this one another state.dir or application.id."
         )
     if any(text in cause for text in _DAMAGE) and not any(text in cause for text in (*_FULL, *_READ_ONLY)):
-        damaged = StoreCorruptedError(
-            f"{where} can't be {doing}: its files are damaged. It will be wiped and restored from its changelog. ({cause})"
-        )
-        damaged.path = str(path)
-        return damaged
+        return damaged_error(cause, name, path, doing, of_owner=of_owner)
     return storage_error(cause, where, doing)
+
+
+def damaged_error(cause: str, name: str, path: Path, doing: str, *, of_owner: bool) -> StoreCorruptedError:
+    """The error for a store whose files are damaged; as :func:`store_error`."""
+    then = (
+        "It will be wiped and restored from its changelog"
+        if of_owner
+        else "Nothing is changed. An instance that opens it restores it from its changelog, if it has one"
+    )
+    damaged = StoreCorruptedError(
+        f"state store {name!r} in {path} can't be {doing}: its files are damaged. {then}. ({cause})"
+    )
+    damaged.path = str(path)
+    return damaged
 
 
 def is_full(cause: str) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
-from streamsrt.state.failures import store_error
+from streamsrt.errors import StateError
+from streamsrt.state.failures import damaged_error, store_error
 
 DATA = b"d"
 AFTER_DATA = b"e"
@@ -32,7 +33,8 @@ class RocksDBFiles:
     """The files of a store as they are on disk, to be read only: what its owner has not flushed is not there.
 
     It is of one moment, that of its opening. Whoever wants all that was written must know that nobody has the store open.
-    Raises StoreCorruptedError; a store that is not there has no rows.
+    Raises StoreCorruptedError, also where rows are on disk of which the database knows nothing: whose list of files is gone
+    or cut off. A store that is not there has no rows.
     """
 
     persistent = True
@@ -41,12 +43,20 @@ class RocksDBFiles:
         self.name = name
         self.path = path
         self._db: Rdict | None = None
-        if not (path / "CURRENT").exists():
-            return
-        try:
-            self._db = open_database(path, Options(raw_mode=True), AccessType.read_only())
-        except Exception as error:
-            raise store_error(str(error), name, path, "opened") from error
+        if (path / "CURRENT").exists():
+            try:
+                self._db = open_database(path, Options(raw_mode=True), AccessType.read_only())
+            except Exception as error:
+                raise self._failed(error, "opened") from error
+            # A few files that it does not know may be left of a compaction that was interrupted.
+            if self._db.live_files():
+                return
+        if next(path.glob("*.sst"), None) is not None:
+            self.close()
+            raise damaged_error("no list names its files with rows", name, path, "opened", of_owner=False)
+
+    def _failed(self, error: Exception, doing: str) -> StateError:
+        return store_error(str(error), self.name, self.path, doing, of_owner=False)
 
     def __enter__(self) -> RocksDBFiles:
         return self
@@ -62,7 +72,7 @@ class RocksDBFiles:
         try:
             found: bytes | None = None if self._db is None else self._db.get(stored_key)
         except Exception as error:
-            raise store_error(str(error), self.name, self.path, "read") from error
+            raise self._failed(error, "read") from error
         return found
 
     def get(self, key: bytes) -> bytes | None:
@@ -98,7 +108,7 @@ class RocksDBFiles:
         try:
             cursor.status()
         except Exception as error:
-            raise store_error(str(error), self.name, self.path, "read") from error
+            raise self._failed(error, "read") from error
 
     def close(self) -> None:
         db, self._db = self._db, None

@@ -265,7 +265,8 @@ class _LakePartition:
         if self.missing < 0:
             raise self.changed()
         names = [name for name in (TIMESTAMP, KEY, VALUE, HEADERS) if name in rows.schema.names]
-        return batch_columns(pa.record_batch([offsets, *(rows.column(name) for name in names)], names=[OFFSET, *names]))
+        records = pa.record_batch([offsets, *(rows.column(name) for name in names)], names=[OFFSET, *names])
+        return batch_columns(records, f"the lake of {self._named}")
 
     def changed(self) -> ArchiveError:
         return ArchiveError(

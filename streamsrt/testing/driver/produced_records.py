@@ -80,10 +80,11 @@ class ProducedRecords:
         if refuse is None:
             produced += records
             return
-        for record in records:
+        taken = list(records)
+        for record in taken:
             if (reason := refuse(topic, record.key, record.value)) is not None:
                 raise RefusedRecordError(reason)
-            produced.append(record)
+        produced += taken
 
     def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
         raw = texts.tolist()

@@ -62,6 +62,15 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert [time for columns in got for time in columns.timestamps] == [1_000 + offset % 10 for offset in range(25)]
 
 
+@pytest.mark.parametrize("entry", [None, {"key": None, "value": b"x"}])
+def test_a_header_without_a_name_is_refused_for_what_it_is(tmp_path: Path, entry: object) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[], None, [{"key": "h", "value": None}, entry]], kind)
+    pq.write_table(table([0, 1, 2], headers=headers), tmp_path / "a.parquet")
+    with pytest.raises(ArchiveError, match=r"a\.parquet has a record with a header without a name \(timestamp 2\)"):
+        read(tmp_path, 3)
+
+
 def test_text_arrow_times_and_the_folders_name_will_do(tmp_path: Path) -> None:
     folder = tmp_path / "topic" / "partition=3"
     folder.mkdir(parents=True)

@@ -155,6 +155,11 @@ def test_integers_that_count_no_milliseconds_are_noticed(tmp_path: Path, kind: s
     with pytest.raises(ArchiveError, match=r"a\.parquet has records with a time after the year 9999.* micro- or nano"):
         scanned(kind, tmp_path)
     scanned(kind, tmp_path, TimesRead(is_extracted=True))
+    last_ms = 253_402_300_799_999
+    pq.write_table(
+        pa.table(columns(timestamp=numbers(pa.int64(), *[last_ms] * COUNT))), path, write_statistics=statistics
+    )
+    scanned(kind, tmp_path)
     seconds = numbers(pa.int64(), *(at // 1_000 for at in _AT_MS))
     pq.write_table(pa.table(columns(timestamp=seconds)), path, write_statistics=statistics)
     found = TimesRead()
@@ -303,7 +308,7 @@ def test_times_are_milliseconds_in_utc(tmp_path: Path, what: str, times: Any, no
 def test_what_is_before_1970_is_cut_off_towards_the_past() -> None:
     before = datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)
     batch = pa.record_batch(columns(timestamp=pa.array([before] * COUNT, pa.timestamp("us", tz="UTC"))))
-    assert batch_columns(batch).timestamps == [-1] * COUNT
+    assert batch_columns(batch, "x").timestamps == [-1] * COUNT
 
 
 KINDS: dict[str, Callable[[], Any]] = {

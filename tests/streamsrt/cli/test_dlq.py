@@ -457,10 +457,31 @@ class Letters:
             source_value=value.encode(),
             source_timestamp=5_000,
         )
+        self.write_of(context)
+
+    def write_of(self, context: ErrorContext) -> None:
         letter = dead_letter(context, ValueError("no such thing"), self._shop.letters)
         self._collector.add(self._shop.letters, [letter.key], [letter.value], [5_000], [letter.headers], 0)
         self._collector.flush()
         self._network.producer.flush()
+
+
+def test_headers_of_one_name_are_all_shown(shop: Shop) -> None:
+    context = ErrorContext(
+        topic=shop.orders,
+        partition=0,
+        offset=7,
+        node="parse",
+        timestamp=5_000,
+        source_key=b"a",
+        source_value=b"1?",
+        source_headers=(("h", b"21"), ("h", None)),
+        source_timestamp=5_000,
+    )
+    with connected(shop.servers, shop.letters) as network:
+        Letters(shop, network).write_of(context)
+    (shown,) = shop("dlq", "show", shop.letters, "0:0", "--json").rows
+    assert shown["headers"] == [["h", "21"], ["h", None]]
 
 
 def test_another_record_at_the_offset_of_a_replayed_one_is_replayed_too(shop: Shop) -> None:

@@ -396,3 +396,39 @@ def test_a_row_of_a_changelog_that_cannot_be_read_is_skipped(
     done = command(*export, "--parquet", tmp_path / "export", "--skip-unreadable")
     assert done.code == 10
     assert "skipped 1 row that the serdes can't read: key 0xff01 of partition 0\n" in done.err
+
+
+def test_a_store_whose_list_of_files_is_lost_is_no_empty_store(
+    command: Command, stopped: Stopped, tmp_path: Path
+) -> None:
+    lost = tmp_path / "lost"
+    shutil.copytree(stopped.before, lost)
+    (lost / "stopped" / "stores" / "counts" / "0" / "CURRENT").unlink()
+    of_app = ("--application", APPLICATION)
+    for words in (
+        ("inspect", lost),
+        ("export", "counts", *of_app, "-a", "stopped", "--state-dir", lost, "--parquet", tmp_path / "export"),
+        ("diff", stopped.before, lost, "--store", "counts", *of_app),
+    ):
+        done = command("state", *words)
+        assert (done.code, "its files are damaged. Nothing is changed" in done.err) == (4, True)
+
+
+def test_files_of_an_earlier_export_are_named(command: Command, stopped: Stopped, tmp_path: Path) -> None:
+    export = ("state", "export", "counts", "--application", APPLICATION, "-a", "stopped", "--state-dir", stopped.before)
+    done = command(*export, "--parquet", tmp_path)
+    assert (done.code, "earlier export" in done.err) == (0, False)
+    shutil.copy(tmp_path / "partition-0.parquet", tmp_path / "partition-7.parquet")
+    done = command(*export, "--parquet", tmp_path)
+    assert (done.code, "also has partition-7.parquet of an earlier export" in done.err) == (0, True)
+    assert (tmp_path / "partition-7.parquet").exists()
+
+
+def test_nothing_to_clean_is_said(command: Command, stopped: Stopped, tmp_path: Path) -> None:
+    done = command("state", "clean", "-a", "typo", "--state-dir", stopped.before, "--execute")
+    assert (done.code, done.err) == (0, f"{stopped.before} has no state of typo\n")
+    assert not (stopped.before / "typo").exists()
+    shutil.copytree(stopped.before, tmp_path / "copy")
+    clean = ("state", "clean", "-a", "stopped", "--state-dir", tmp_path / "copy", "--execute")
+    assert "deletes store counts of partition 0" in command(*clean).err
+    assert "has no stores of stopped" in command(*clean).err

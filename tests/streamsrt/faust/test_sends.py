@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamsrt.errors import UserError
+from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.wire.records import RecordColumns
 from tests.streams_server import next_turn
 from tests.streamsrt.faust.apps import an_app
@@ -17,7 +17,9 @@ require_faust()
 
 import faust  # noqa: E402
 
+import streamsrt.faust  # noqa: E402
 from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.testing.topology_test_driver import TopologyTestDriver  # noqa: E402
 
 
 class Price(faust.Record, coerce=True):
@@ -332,3 +334,30 @@ def test_what_is_received_by_name_has_the_types_of_the_topic_that_was_sent_to() 
         assert test.received("offers") == [(offer, offer)]
         assert test.received("plain") == [(None, "green")]
         assert test.received("sunk") == [(None, b"green")]
+
+
+def test_the_handler_is_asked_for_each_record_that_is_not_taken() -> None:
+    app = an_app()
+    topic = app.topic("in")
+
+    @app.agent(topic)
+    async def relay(stream: Any) -> None:
+        async for value in stream:
+            for number in range(value):
+                await app.send("out", key=b"k", value=number)
+
+    def refuse(name: str, _: bytes | None, value: bytes | None) -> Exception | None:
+        return MissingTopicError(f"topic {name!r} does not exist") if name == "out" and value != b"1" else None
+
+    settings = {
+        "production.exception.handler": "continue",
+        "errors.dead.letter.queue.topic.name": "letters",
+    }
+    with TopologyTestDriver(
+        streamsrt.faust.topology(app), {**streamsrt.faust.config(app), **settings}, refuse=refuse
+    ) as driver:
+        driver.pipe_raw("in", None, b"4", 0)
+        driver.advance_wall_clock_time(1000)
+        assert [record.value for record in driver.output_queue("out")] == [b"1"]
+        assert len(driver.output_queue("letters")) == 3
+        assert app.monitor.send_errors == 3

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,37 @@ def test_damage_is_found_when_files_are_read(tmp_path: Path) -> None:
     table.write_bytes(content)
     with RocksDBFiles(tmp_path / "a", "s") as files, pytest.raises(StoreCorruptedError):
         list(files.range())
+
+
+def half_of(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda path: (path / "CURRENT").unlink(), lambda path: half_of(only_manifest(path))]
+)
+def test_rows_whose_list_of_files_is_lost_are_damage_and_not_an_empty_store(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    target = store(tmp_path / "a")
+    target.write(ROWS, changelog_offset=3)
+    target.close()
+    damage(tmp_path / "a")
+    with pytest.raises(
+        StoreCorruptedError, match=r"'s' in .*/a can't be opened: its files are damaged\. Nothing is changed"
+    ):
+        RocksDBFiles(tmp_path / "a", "s")
+
+
+def only_manifest(path: Path) -> Path:
+    (manifest,) = path.glob("MANIFEST-*")
+    return manifest
+
+
+def test_a_store_without_rows_is_empty_and_not_damaged(tmp_path: Path) -> None:
+    store(tmp_path / "a").close()
+    with RocksDBFiles(tmp_path / "a", "s") as files:
+        assert list(files.range()) == []
+    (tmp_path / "a" / "CURRENT").unlink()
+    with RocksDBFiles(tmp_path / "a", "s") as files:
+        assert list(files.range()) == []
