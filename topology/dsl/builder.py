@@ -22,7 +22,7 @@ from topology.graph.topology import Topology
 from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import OffsetReset, TimestampExtractor, reset_policy
-from topology.spec.names import check_name
+from topology.spec.names import check_name, in_stable_order, pattern_of_topics
 from topology.spec.processor_wrapper import ProcessorSupplier
 from topology.spec.stores import Store
 from topology.spec.timestamps import timestamp_extractor as extractor_of
@@ -107,7 +107,7 @@ class StreamsBuilder:
             name=self._plan.named(None if name is None else check_name(name, "step"), "KSTREAM-SOURCE-"),
             site=site,
             topics=() if isinstance(topics, re.Pattern) else _topics(topics),
-            pattern=topics.pattern if isinstance(topics, re.Pattern) else None,
+            pattern=pattern_of_topics(topics) if isinstance(topics, re.Pattern) else None,
             key=PlannedSerde(key),
             value=PlannedSerde(value),
             timestamp_extractor=extractor_of(timestamp_extractor),
@@ -289,7 +289,7 @@ class StreamsBuilder:
 
 
 def _topics(topics: str | Iterable[str]) -> tuple[str, ...]:
-    names = (topics,) if isinstance(topics, str) else tuple(topics)
+    names = (topics,) if isinstance(topics, str) else in_stable_order(topics)
     if not names:
         raise TopologyError("a stream needs a topic: the list of topics is empty", call_site())
     return tuple(dict.fromkeys(check_name(name, "topic") for name in names))

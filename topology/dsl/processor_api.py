@@ -38,7 +38,7 @@ from topology.spec.functions import (
     check_function,
     reset_policy,
 )
-from topology.spec.names import check_name
+from topology.spec.names import check_name, in_stable_order, pattern_of_topics
 from topology.spec.processor_wrapper import ProcessorSupplier
 from topology.spec.stores import Store
 from topology.spec.timestamps import timestamp_extractor as extractor_of
@@ -78,7 +78,7 @@ class TopologyBuilder:
             name=self._free(name),
             site=call_site(),
             topics=tuple(dict.fromkeys(check_name(topic, "topic") for topic in names)),
-            pattern=None if pattern is None else pattern.pattern,
+            pattern=None if pattern is None else pattern_of_topics(pattern),
             key=PlannedSerde(key),
             value=PlannedSerde(value),
             timestamp_extractor=extractor_of(timestamp_extractor),
@@ -108,7 +108,7 @@ class TopologyBuilder:
             operation=Process(supplier=supplier),
         )
         self._add(step)
-        for store in stores:
+        for store in in_stable_order(stores):
             if isinstance(store, Store):
                 self.add_state_store(store, name)
             else:
@@ -251,4 +251,4 @@ class TopologyBuilder:
 
 
 def _names(names: Names) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+    return (names,) if isinstance(names, str) else in_stable_order(names)

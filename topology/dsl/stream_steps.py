@@ -23,7 +23,7 @@ from topology.graph.operations import Filter, ForEach, Function, MapValues, Pass
 from topology.spec.codecs import AnySerde
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import NOTHING, OF_PARTITIONER, OF_RECORD, OF_TOPIC, FailedValue, check_function, of_values
-from topology.spec.names import check_name
+from topology.spec.names import check_name, in_stable_order
 from topology.spec.stores import Store
 
 
@@ -258,7 +258,7 @@ def named_stores(stores: Iterable[str | Store]) -> tuple[tuple[str, ...], tuple[
     """The names of the stores that a processor uses, and those among them that it brings."""
     own: list[PlannedStore] = []
     used: list[str] = []
-    for store in stores:
+    for store in in_stable_order(stores):
         if isinstance(store, Store):
             own.append(added_store(store))
             used.append(own[-1].name)

@@ -7,6 +7,7 @@ whose elements still change while it is filled; sets of names in the order of Ja
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from topology.graph.java_set_order import TreeSet, hash_order
@@ -46,7 +47,7 @@ def mermaid(subtopologies: Sequence[Subtopology]) -> str:
         lines.append("  end")
         for node in subtopology.nodes:
             edges += _edges(node, ids, topic)
-    lines += [f'  {identifier}[/"{name}"/]' for name, identifier in topics.items()]
+    lines += [f'  {identifier}[/"{_in_entities(name)}"/]' for name, identifier in topics.items()]
     return "\n".join(lines + edges) + "\n"
 
 
@@ -79,6 +80,11 @@ def _dot_edges(node: Node, topics: dict[str, None]) -> list[str]:
         topics[topic] = None
         return [*edges, f'  "{node.name}" -> "topic {_quoted(topic)}";']
     return edges + [f'  "{node.name}" -> "store {store}" [dir=none, style=dashed];' for store in node.stores]
+
+
+def _in_entities(name: str) -> str:
+    """A pattern of topics as Mermaid, which has no escapes, shows it."""
+    return re.sub(r'[&<>"#\\`]', lambda found: f"#{ord(found[0])};", name)
 
 
 def _quoted(name: str) -> str:

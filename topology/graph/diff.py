@@ -225,6 +225,11 @@ class _Compared:
         moved = self._moved_feed(old, new)
         if moved:
             return "incompatible", moved
+        if old.changelog != new.changelog and new.has_source_topic:
+            return "carried over", (
+                f"its changelog was {old.changelog or 'none'}, and is its source topic {new.changelog}: it is restored with "
+                "what the group has read of that, as far as the topic still has it"
+            )
         if old.changelog != new.changelog:
             return (
                 "rebuilt",

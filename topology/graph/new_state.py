@@ -70,6 +70,12 @@ def new_state(
         return NewState("resumed", *_resumed(store, origin, old, new, found))
     reason = why or _why_new(store, old)
     was_read = [topic for topic in fed if found.is_read(topic) or _is_read_by(old, topic)]
+    if store.has_source_topic:
+        reason = (
+            f"new: its changelog is its source topic {store.changelog}, so it also has what the group has read of that, as "
+            "far as the topic still has it"
+        )
+        return NewState("rebuilt", reason, "", fed, fed)
     if origin is None or not was_read:
         return NewState("rebuilt", reason, "", fed, fed)
     unread = tuple(topic for topic in fed if topic not in was_read)

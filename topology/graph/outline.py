@@ -63,6 +63,11 @@ class StoreOutline:
         """What its changelog is called, where it has one of its own."""
         return f"{self.kept_as}{CHANGELOG_SUFFIX}"
 
+    @property
+    def has_source_topic(self) -> bool:
+        """Whether a source topic is its changelog: it has all that the group has read of it and that it still has."""
+        return self.changelog not in (None, self.own_changelog)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtopologyOutline:

@@ -7,8 +7,12 @@ the user gives a name (except ``process`` and ``process_values``), so naming one
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Set
+from typing import Any, TypeVar
 
-from topology.spec.errors import IllegalNameError, call_site
+from topology.spec.errors import IllegalNameError, TopologyError, call_site
+
+T = TypeVar("T")
 
 MAX_LENGTH = 249
 
@@ -37,6 +41,28 @@ def check_name(name: str, what: str) -> str:
             call_site(),
         )
     return name
+
+
+def pattern_of_topics(pattern: re.Pattern[Any]) -> str:
+    """A compiled pattern as the text that the group gets, which says in itself that case does not matter. Raises
+    TopologyError for what only Python understands."""
+    text = pattern.pattern
+    if not isinstance(text, str) or pattern.flags & re.VERBOSE:
+        what = "bytes" if not isinstance(text, str) else "re.VERBOSE"
+        raise TopologyError(f"a pattern of topics can't have {what}, which the group does not understand", call_site())
+    is_told = re.compile(text).flags & re.IGNORECASE
+    # Other flags mean nothing to the names that topics may have.
+    return f"(?i){text}" if pattern.flags & re.IGNORECASE and not is_told else text
+
+
+def in_stable_order(given: Iterable[T]) -> tuple[T, ...]:
+    """Names, or what has names, in the order in which the program gives them. A set is sorted: it has another order in each
+    process, and the digest of the topology would differ between the members of a group."""
+    return tuple(sorted(given, key=_name_of)) if isinstance(given, Set) else tuple(given)
+
+
+def _name_of(given: object) -> str:
+    return str(getattr(given, "name", given))
 
 
 def is_generated_prefix(name: str) -> bool:

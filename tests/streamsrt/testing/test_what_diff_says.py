@@ -194,3 +194,37 @@ def test_what_diff_says_of_a_store_is_what_becomes_of_it(old_parts: list[Part], 
             check_carried_over(change, old_specs[change.name], new_specs[change.name], before, after)
         elif "a generated name" in change.reason:
             assert before.rows[change.name] != after.rows[change.name]
+
+
+def tables(*names: str, optimization: str = "none") -> Topology:
+    builder = StreamsBuilder()
+    for name in names:
+        builder.table(name, store=f"{name}-rows", **TEXT)
+    return builder.build({"topology.optimization": optimization})
+
+
+def test_a_table_is_not_empty_where_its_source_topic_becomes_its_changelog() -> None:
+    before, after = tables("a"), tables("a", optimization="all")
+    with TopologyTestDriver(before) as driver:
+        driver.create_input_topic("a", serdes.string, serdes.string).pipe_input("k", "v")
+        driver.restart(topology=after)
+        assert driver.get_key_value_store("a-rows").get("k") == "v"
+    found = diff(outline(before), outline(after))
+    (change,) = found.state
+    assert (change.fate, change.cure) == ("carried over", "")
+    assert "its changelog was a-rows-changelog, and is its source topic a" in change.reason
+    back = diff(outline(after), outline(before)).state[0]
+    assert (back.fate, "it starts empty" in back.reason) == ("rebuilt", True)
+
+
+def test_a_new_table_has_what_others_have_read_of_the_topic_that_is_its_changelog() -> None:
+    counted = StreamsBuilder()
+    counted.stream("a", **TEXT).group_by_key().count(store="counts")
+    (new,) = (
+        each
+        for each in diff(outline(counted.build()), outline(tables("a", optimization="all"))).state
+        if each.name == "a-rows"
+    )
+    assert (new.fate, new.cure) == ("rebuilt", "")
+    assert "starts empty" not in new.reason
+    assert new.read_anew == ("a",)

@@ -48,6 +48,14 @@ def test_mermaid_shows_topics_stores_and_subtopologies(drawing: str) -> None:
     assert len(re.findall(rf"--> {source}\b", drawing)) == len(re.findall(rf"  {source} -->", drawing)) == 1
 
 
+def test_mermaid_shows_patterns_as_they_are() -> None:
+    builder = StreamsBuilder()
+    pattern = r'"a"|<b>&#34;|\w+`'
+    builder.stream(re.compile(pattern), key=serdes.string, value=serdes.string).foreach(max)
+    (shown,) = re.findall(r'topic0\[/"([^"<>]*)"/\]', builder.build().mermaid())
+    assert re.sub(r"#(\d+);", lambda code: chr(int(code[1])), shown) == pattern
+
+
 def test_dot_connects_what_it_declares_and_tells_digests() -> None:
     builder = StreamsBuilder()
     builder.stream("in").group_by_key().count(store="counts").to_stream().to("out")

@@ -237,6 +237,10 @@ table = builder.table("t", key=serdes.string, value=serdes.json, store="s")
 stream = builder.stream(["a", "b", "c"], key=serdes.string, value=serdes.string)
 stream.group_by(lambda k, v: v).count(store=Store("c", changelog_config={"x": "1", "y": "2"}))
 stream.join(table, lambda v, t: v).to("o")
+stores = {"d", "e", "f", "g"}
+for name in "defg":
+    builder.add_state_store(Store(name, key=serdes.string, value=serdes.string))
+builder.stream({"h", "i", "j", "k"}, key=serdes.string, value=serdes.string).process(lambda: None, stores=stores)
 topology = builder.build()
 print(topology.digest, *(s.id for s in topology.subtopologies))
 """
