@@ -124,11 +124,8 @@ class NetworkThread:
             return Producer(self._cluster, metadata, config, blocking=self.blocking)
         coordination = TransactionCoordination(self._cluster, config.transactional_id, config.transaction_timeout_ms)
         producer = Producer(self._cluster, metadata, config, coordination, self.blocking)
-        self.transactions = Transactions(coordination, producer, self._submit, self.blocking)
+        self.transactions = Transactions(coordination, producer, self._ask, self.blocking)
         return producer
-
-    def _submit(self, coroutine: Coroutine[None, None, T], /) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def _first_contact(self, metadata: Metadata, timeout_s: float) -> ClusterInfo:
         loop = asyncio.get_running_loop()
@@ -220,7 +217,7 @@ class NetworkThread:
     def _call(self, coroutine: Coroutine[None, None, T], timeout_s: float) -> T:
         return self._answer(self._ask(coroutine), timeout_s)
 
-    def _ask(self, coroutine: Coroutine[None, None, T]) -> Future[T]:
+    def _ask(self, coroutine: Coroutine[None, None, T], /) -> Future[T]:
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError as error:

@@ -117,6 +117,7 @@ class Producer:
         self._adding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
+        self._blocking = blocking
         self._changed = blocking.condition(self._lock)
         self._partitions: dict[TopicPartition, PartitionQueue] = {}
         self._acked: dict[TopicPartition, int] = {}
@@ -276,7 +277,8 @@ class Producer:
                     if isinstance(outcome, StreamsError):
                         failing = self._fail_generation(outcome, refused.generation)
                         with suppress(TimeoutError):
-                            asyncio.run_coroutine_threadsafe(failing, self._loop).result(FAIL_TIMEOUT_S)
+                            failed = asyncio.run_coroutine_threadsafe(failing, self._loop)
+                            self._blocking.result(failed, FAIL_TIMEOUT_S)
                 finally:
                     self._lock.acquire()
                 if refused.generation == self._generation and not isinstance(outcome, StreamsError):

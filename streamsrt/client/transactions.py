@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Coroutine, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Protocol, TypeVar
 
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.producer import Producer
 from streamsrt.client.transaction_coordination import TransactionCoordination
 from streamsrt.client.values import (
+    CallAbandonedError,
     OffsetAndMetadata,
     StaleMemberEpochError,
     TopicPartition,
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 
 class Submit(Protocol):
-    """Runs a coroutine on the loop, from another thread."""
+    """Runs a coroutine on the loop, from another thread. Raises CallAbandonedError if that is closed."""
 
     def __call__(self, coroutine: Coroutine[None, None, T], /) -> Future[T]: ...
 
@@ -129,6 +130,8 @@ class Transactions:
     def _result(self, future: Future[T], deadline: float) -> T:
         try:
             return self._blocking.result(future, max(0.0, deadline - self._loop.time()) + ANSWER_SLACK_S)
+        except CancelledError as error:
+            raise CallAbandonedError("no answer: the connection to the cluster was closed meanwhile") from error
         except TimeoutError as error:
             future.cancel()
             raise TransactionLostError("The network thread did not answer in time.") from error

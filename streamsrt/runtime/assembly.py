@@ -166,6 +166,7 @@ def assemble(
         check_version=lambda: check_joined(config, topology, network.admin, membership),
     )
     loop.on_work = spans_of(config)
+    loop.on_start_over = partial(_forget_topics, partitions, collector)
     if not config.is_exactly_once:
         loop.on_undone = partial(_bury, refused, network)
     queries = LocalQueries(manager, gate, routing, lambda: manager.global_consumer, manager.restoring)
@@ -176,6 +177,13 @@ def _restoring(network: NetworkThread) -> Restoring:
     if network.restores_apart:
         return RestoreThread(network.restorer, network.restore_signal, network.wake)
     return InlineRestoring(network.restorer)
+
+
+def _forget_topics(partitions: PartitionCounts, collector: RecordCollector) -> None:
+    """Has the partitions of output topics looked up again: one may have been created anew with fewer of them, and nothing
+    can be written to those that are gone."""
+    partitions.forget()
+    collector.forget_topics()
 
 
 def _bury(refused: RefusedRecords, network: NetworkThread) -> None:
@@ -436,11 +444,14 @@ def _named_topics(part: Subtopology) -> set[str]:
 
 
 class PartitionCounts:
-    """Looks up the partition count of output topics, once per topic. Raises MissingTopicError."""
+    """Looks up the partition count of output topics, once per topic until :meth:`forget`. Raises MissingTopicError."""
 
     def __init__(self, network: NetworkThread) -> None:
         self._network = network
         self._known: dict[str, int] = {}
+
+    def forget(self) -> None:
+        self._known.clear()
 
     def __call__(self, topic: str) -> int:
         count = self._known.get(topic)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import StreamsError, UserError
@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 _HOSTS_FOR_S = 0.2
 _GRACE_S = 5.0
+_ACCEPT_PAUSE_S = 0.5
 _KEYS = ("key", "lower", "upper")
 WHOLE_INSTANCE = 0
 """The number of the application's process; stream threads are numbered from 1."""
@@ -122,36 +123,45 @@ class QueryServer:
 
     def __init__(self, channel: QueryChannel, index: int, instance: Answering) -> None:
         self._instance = instance
-        self._address, self._secret, self._is_over = channel.address(index), channel.secret, False
-        self._listener = Listener(self._address, "AF_UNIX", backlog=64, authkey=self._secret)
+        self._address, self._secret = channel.address(index), channel.secret
+        self._over = threading.Event()
+        self._listener = Listener(self._address, "AF_UNIX", backlog=64)
         threading.Thread(target=self._accept, name="streamsrt-queries", daemon=True).start()
 
     def close(self) -> None:
-        self._is_over = True
-        with suppress(OSError, EOFError, AuthenticationError):
+        self._over.set()
+        with suppress(OSError):
             # A thread that waits for connections notices nothing else.
-            Client(self._address, "AF_UNIX", authkey=self._secret).close()
+            Client(self._address, "AF_UNIX").close()
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:
+        """Accepts connections, and exchanges nothing with a client: one that is silent would keep all others waiting."""
+        while not self._over.is_set():
             try:
                 connection = self._listener.accept()
-            except (AuthenticationError, EOFError, ConnectionError) as error:
-                logger.warning("a connection to the query socket was refused: %s", error)
+            except OSError as error:
+                if not self._over.is_set():
+                    logger.warning("a query can't be accepted, trying again: %s", error)
+                self._over.wait(_ACCEPT_PAUSE_S)
                 continue
-            except OSError:
-                return
-            if self._is_over:
-                connection.close()
-                return
             threading.Thread(target=self._serve, args=(connection,), name="streamsrt-query", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         scans: dict[int, Any] = {}
         with connection, suppress(EOFError, OSError):
-            while True:
-                connection.send(self._answered(connection.recv(), scans))
+            if not self._over.is_set() and self._knows_secret(connection):
+                while True:
+                    connection.send(self._answered(connection.recv(), scans))
+
+    def _knows_secret(self, connection: Connection) -> bool:
+        try:
+            deliver_challenge(connection, self._secret)
+            answer_challenge(connection, self._secret)
+        except (AuthenticationError, EOFError, OSError) as error:
+            logger.warning("a connection to the query socket was refused: %s", error)
+            return False
+        return True
 
     def _answered(self, request: Request, scans: dict[int, Any]) -> Any:
         try:

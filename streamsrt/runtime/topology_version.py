@@ -249,7 +249,7 @@ def remember_version(path: Path, outline: Mapping[str, object]) -> None:
     :meth:`~topology.graph.outline.TopologyOutline.to_json` gives it. Raises StateError."""
     made = (path / FILE).with_suffix(f".{os.getpid()}.tmp")
     try:
-        write_private(made, json.dumps(outline, indent=1) + "\n")
+        write_private(made, json.dumps(outline, indent=1) + "\n", durably=True)
         os.replace(made, path / FILE)
     except OSError as error:
         raise storage_error(str(error), f"the version of the topology in {path / FILE}", "written") from error

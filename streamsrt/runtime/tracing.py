@@ -35,10 +35,11 @@ def spans_of(config: StreamsConfig) -> OnWork:
     except ModuleNotFoundError as error:
         raise ConfigError("otel.spans=true needs OpenTelemetry: pip install 'streamsrt[otel]'") from error
     tracer = trace.get_tracer("streamsrt")
-    ahead_ns = time.time_ns() - time.monotonic_ns()
     common: dict[str, str | int] = {"messaging.system": "kafka", "messaging.consumer.group.name": config.application_id}
 
     def add(kind: str, began_ns: int, ended_ns: int, items: int) -> None:
+        # The machine's clock may be set, and goes on while the machine sleeps.
+        ahead_ns = time.time_ns() - time.monotonic_ns()
         attributes = {**common, "messaging.batch.message_count": items} if kind == "process" else common
         span = tracer.start_span(
             f"{config.application_id} {kind}", start_time=began_ns + ahead_ns, attributes=attributes

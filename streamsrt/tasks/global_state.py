@@ -44,6 +44,7 @@ from streamsrt.state.directory import StateDirectory
 from streamsrt.state.kinds import Cache, LaidOut, UserStore, cache_over, store_access
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.state.store import StoreClosedError
+from streamsrt.tasks.error_policy import NotThereYetError
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
@@ -327,6 +328,10 @@ class GlobalConsumer:
         partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
         starts = self._network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST), timeout_s=_ADMIN_TIMEOUT_S)
         ends = self._network.admin.list_offsets(dict.fromkeys(partitions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
+        gone = {topic for topic, _ in set(partitions) - (starts.keys() & ends.keys())}
+        if gone:
+            # Deleted since it was counted.
+            raise NotThereYetError(sorted(gone))
         for store in self.state.specs:
             topic = self.state.topic_of(store)
             own = {tp: (starts[tp].offset, ends[tp].offset) for tp in partitions if tp[0] == topic}

@@ -185,15 +185,17 @@ class InProcessProducer:
 
 
 class InProcessAdmin:
-    """Offsets and topics. ``refusals``: what the next commits raise."""
+    """Offsets and topics. ``refusals``: what the next commits raise. ``before_answer`` is called with each request."""
 
     def __init__(self, network: InProcessNetwork) -> None:
         self._network = network
+        self.before_answer: Callable[[], None] = lambda: None
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self.refusals: list[Exception] = []
         self.commits: list[dict[TopicPartition, int]] = []
 
     def _answer(self) -> None:
+        self.before_answer()
         if self._network.is_away:
             raise RequestTimedOutError("No answer in time.")
 

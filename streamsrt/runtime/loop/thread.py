@@ -136,6 +136,8 @@ class StreamThread:
         self.on_work: OnWork = no_spans
         self.on_undone: Callable[[], None] = lambda: None
         """Called when it failed and what was not committed is dropped."""
+        self.on_start_over: Callable[[], None] = lambda: None
+        """Called when the tasks restart because results could not be written."""
         self._thread_id: int | None = None
         self._network = network
         self._member = member
@@ -408,6 +410,7 @@ class StreamThread:
             self._manager.restart_all()
         self._has_started_over = True
         self._committer.forget()
+        self.on_start_over()
 
     def _recover(self, error: StreamsError, *, alone: bool) -> None:
         """Has a damaged store restored and its task repeat uncommitted work. ``alone``: only this task restarts."""

@@ -18,7 +18,7 @@ from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, OffsetO
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.tasks.error_policy import NotThereYetError
 from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
-from streamsrt.tasks.manager.lost_changelogs import has_read
+from streamsrt.tasks.manager.lost_changelogs import emptied_changelog, has_read
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.manager.source_topics import SourceTopics
 from streamsrt.tasks.manager.task_settings import TaskSettings
@@ -116,7 +116,17 @@ class StartPositionFinder:
             if spec.has_own_changelog
         }
 
-    def has_read(self, owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+    def refuse_emptied(self, owned: OwnedTask, found: StartPositions) -> None:
+        """Raises ChangelogLostError if a changelog is empty, although its store has rows and the task's input was read."""
+        for spec in owned.subtopology.stores:
+            tp = owned.task.restore_target(spec.name)
+            if tp is None or not spec.has_own_changelog or found.ends[tp]:
+                continue
+            at = owned.stores[spec.name].changelog_offset()
+            if at and self._has_read(owned, found.sources):
+                raise emptied_changelog(owned, spec.name, tp, at)
+
+    def _has_read(self, owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
         """Whether the task's input was read before it starts at these positions."""
         own = {tp: positions[tp] for tp in owned.task.source_partitions if tp in positions}
         return has_read(self._settings.application_id, owned.subtopology, self.list_offsets(own, EARLIEST), own)

@@ -54,7 +54,6 @@ from streamsrt.tasks.manager.group_input import GroupInput
 from streamsrt.tasks.manager.lost_changelogs import (
     JAVA_PATIENCE_MS,
     PATIENCE_MS,
-    emptied_changelog,
     foreign_changelogs,
     missing_changelog,
 )
@@ -449,8 +448,8 @@ class TaskManager:
     def start_tasks(self, now_ms: int, member_id: str, member_epoch: int) -> None:
         """Looks up where new tasks start, and starts them. While the cluster does not answer, they wait.
 
-        Raises MissingTopicError for a topic of the user's that is gone, and what the cluster said at last when
-        ``task.timeout.ms`` have passed.
+        Raises MissingTopicError for a topic of the user's that is gone, ChangelogLostError, and what the cluster said at
+        last when ``task.timeout.ms`` have passed.
         """
         created = [owned for owned in self._starting_tasks() if owned.phase is Phase.CREATED]
         if not created or now_ms < self._retry_at_ms or member_epoch < 0:
@@ -459,6 +458,8 @@ class TaskManager:
             if not self._globals_are_ready():
                 return
             found = self._finder.find(created, member_id, member_epoch, now_ms)
+            for owned in created:
+                self._finder.refuse_emptied(owned, found)
         except StreamsError as error:
             if not is_waited_out(error):
                 raise
@@ -550,8 +551,6 @@ class TaskManager:
                 # Later records are input that the task has not processed yet.
                 end = min(end, positions[tp].offset) if tp in positions else starts[tp]
             at = owned.stores[spec.name].changelog_offset()
-            if at and not ends[tp] and spec.has_own_changelog and self._finder.has_read(owned, positions):
-                raise emptied_changelog(owned, spec.name, tp, at)
             if at is not None and not starts[tp] <= at <= ends[tp]:
                 logger.warning(
                     "task %s: store %s is at offset %d of its changelog %s-%d, which holds %d to %d: it is wiped and "

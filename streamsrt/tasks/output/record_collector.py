@@ -223,7 +223,8 @@ class _Topic:
 class RecordCollector:
     """Collects and encodes; ``sink(topic, partition, batch, record count)`` gets each encoded batch.
 
-    ``partitions_of_topic(topic)`` is asked once per topic. Raises ProductionError for what can't be encoded.
+    ``partitions_of_topic(topic)`` is asked once per topic until :meth:`forget_topics`. Raises ProductionError for what
+    can't be encoded.
     """
 
     def __init__(
@@ -485,6 +486,10 @@ class RecordCollector:
             for columns in known.columns:
                 columns.clear()
             known.touched.clear()
+
+    def forget_topics(self) -> None:
+        """Drops unsent output, and what is known of the topics."""
+        self._topics.clear()
 
     def flush(self) -> None:
         """Encodes and sends everything that is buffered."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import (
+    CallAbandonedError,
     CommitError,
     OffsetAndMetadata,
     ProducerConfig,
@@ -370,3 +372,20 @@ def test_a_coordinator_that_goes_on_failing_is_reported(coordinator: ScriptedBro
     first(coordinator, ApiKey.END_TXN, answer(ApiKey.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR), times=10_000)
     with pytest.raises(RequestFailedError, match=r"UNKNOWN_SERVER_ERROR.*its log has the details"):
         send_and_commit(network, timeout_s=1.0)
+
+
+def test_who_waits_when_the_network_is_stopped_is_told(coordinator: ScriptedBroker, connect: Connect) -> None:
+    network = begin(connect, coordinator)
+    stopping = threading.Thread(target=network.stop)
+
+    def stop_instead(_: Any) -> Any:
+        stopping.start()
+        return DROP
+
+    coordinator.hooks[ApiKey.END_TXN] = stop_instead
+    network.producer.send("t", 0, BATCH, 1)
+    with pytest.raises(CallAbandonedError, match="closed meanwhile"):
+        network.transactions.commit("g", {}, member_id="m", member_epoch=4, timeout_s=WAIT_S)
+    stopping.join()
+    with pytest.raises(CallAbandonedError, match="closed before"):
+        network.transactions.initialize(WAIT_S)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
 from pathlib import Path
@@ -22,6 +26,7 @@ from streamsrt.runtime.process_queries import WHOLE_INSTANCE, ProcessQueries, Qu
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import APPLICATION_ID, CHANGELOG, Rig, counting, number
+from tests.system.processes import wait_until
 from topology import serdes
 
 NAMES = [f"key-{index:04d}" for index in range(3_600)]
@@ -176,4 +181,46 @@ def test_the_first_stream_thread_shows_the_metrics_of_the_whole_instance(scene: 
 def test_only_who_knows_the_secret_is_answered(scene: Scene) -> None:
     with pytest.raises((AuthenticationError, OSError, EOFError)):
         Client(scene.channel.address(1), "AF_UNIX", authkey=b"another")
+    assert scene.store().get(of(0)[0]) == 1
+
+
+def test_a_client_that_says_nothing_keeps_nobody_waiting(scene: Scene) -> None:
+    # It never answers the challenge.
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(scene.channel.address(1))
+        assert scene.store().get(of(0)[0]) == 1
+        server = QueryServer(scene.channel, WHOLE_INSTANCE, Whole(scene.queries))
+        with socket.socket(socket.AF_UNIX) as another:
+            another.connect(scene.channel.address(WHOLE_INSTANCE))
+            server.close()
+    assert scene.channel.metrics_of_all() is None, "it is closed"
+
+
+def test_a_client_that_talks_nonsense_ends_nothing(scene: Scene) -> None:
+    # More than an answer to the challenge may have.
+    with Client(scene.channel.address(1), "AF_UNIX") as stranger:
+        stranger.send_bytes(b"?" * 300)
+        assert stranger.recv_bytes()
+        with pytest.raises((EOFError, ConnectionError)):
+            stranger.recv_bytes()
+    assert scene.store().get(of(0)[0]) == 1
+
+
+def test_queries_are_answered_again_after_too_many_files_were_open(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket(socket.AF_UNIX) as waiting:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.fileno() + 1, hard))
+        held = []
+        try:
+            with suppress(OSError):
+                while True:
+                    held.append(os.dup(waiting.fileno()))
+            waiting.connect(scene.channel.address(1))
+            wait_until(lambda: "can't be accepted" in caplog.text, "it is told", timeout_s=20)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for descriptor in held:
+                os.close(descriptor)
     assert scene.store().get(of(0)[0]) == 1

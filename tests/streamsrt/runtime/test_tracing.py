@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 from opentelemetry import trace
@@ -54,6 +55,21 @@ def test_spans_of_turns_and_commits(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     assert process.start_time is not None
     assert process.end_time is not None
     assert process.start_time <= process.end_time
+
+
+def test_spans_have_the_times_of_a_clock_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    add = spans_of(TRACED)
+    machine_ns, an_hour_ns = time.time_ns, 3_600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: machine_ns() + an_hour_ns)
+    ended_ns = time.monotonic_ns()
+    add("commit", ended_ns - 1_000, ended_ns, 0)
+    (span,) = exporter.get_finished_spans()
+    assert span.end_time is not None
+    assert abs(span.end_time - machine_ns() - an_hour_ns) < an_hour_ns // 60
 
 
 def test_there_are_none_by_default() -> None:

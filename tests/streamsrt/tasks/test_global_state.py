@@ -278,6 +278,31 @@ def test_a_store_that_is_damaged_while_it_is_read_is_filled_anew(tmp_path: Path)
     again.close()
 
 
+def test_a_global_topic_that_is_deleted_while_its_reading_begins_is_waited_for(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    rig = Rig(tmp_path, enriched(), network)
+    rig.give(Tasks(active=rig.tasks(0)))
+    asked = 0
+
+    def deleted_after_the_first_request() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            for tp in [tp for tp in network.logs if tp[0] == "countries"]:
+                del network.logs[tp]
+
+    network.admin.before_answer = deleted_after_the_first_request
+    rig.iterate()
+    assert set(rig.phases().values()) == {"active created"}
+    network.make_topic("countries", 3)
+    network.write(("countries", 0), text(("de", "DE")))
+    network.write(("in", 0), text(("a", "de")))
+    rig.clock_ms += 1_000
+    rig.iterate(6)
+    assert results(rig) == ["de:DE"]
+    rig.close()
+
+
 def test_a_global_topic_that_is_not_there_is_told(tmp_path: Path) -> None:
     rig = Rig(tmp_path, enriched(), InProcessNetwork({"in": 2, "out": 2}))
     rig.give(Tasks(active=rig.tasks(0)))

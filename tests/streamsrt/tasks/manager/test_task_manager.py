@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -411,6 +412,30 @@ def test_a_changelog_that_was_created_again_under_its_rows_ends_the_application(
     begin(rig)
     begin(rig)
     assert rig.phases() == {0: "active running"}
+
+
+def test_a_cluster_that_goes_away_while_a_task_is_about_to_start_is_waited_for(make_rig: MakeRig) -> None:
+    rig = with_state(make_rig)
+    rig.network.logs[CHANGELOG, 0] = type(rig.network.logs[CHANGELOG, 0])()
+    rig.manager.restart_all()
+    asked = 0
+
+    def count() -> None:
+        nonlocal asked
+        asked += 1
+
+    rig.network.admin.before_answer = count
+    with pytest.raises(ChangelogLostError):
+        begin(rig)
+    for answered in range(asked):
+        left = iter(range(answered))
+
+        def goes_away(left: Iterator[int] = left) -> None:
+            rig.network.is_away = next(left, None) is None
+
+        rig.network.admin.before_answer = goes_away
+        begin(rig, after_ms=1_000)
+        assert rig.phases() == {0: "active created"}
 
 
 def test_a_changelog_that_is_created_again_between_two_commits_ends_the_application(make_rig: MakeRig) -> None:
