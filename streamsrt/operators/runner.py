@@ -159,6 +159,8 @@ class Runner:
         ]
         self._passing: dict[str, Callable[[int], None]] = {}
         self._merging: bool | None = None
+        self.unread: list[int] = []
+        """The indexes of the run's records that can't be deserialized and were skipped."""
         self._at: tuple[Sequence[tuple[str, int]], RecordColumns | MergedColumns, Iterator[object]] = (
             [("", -1)],
             RecordColumns([], [], [], 0, 0),
@@ -192,9 +194,11 @@ class Runner:
     def run(self, source: str, topic: str, partition: int, columns: RecordColumns) -> None:
         """Processes all records of ``columns``. RecordError: ``failed_index`` of the runner is the record's index.
 
-        The stream time of :attr:`env` is the caller's to move, but where user's processors may ask for it.
+        The stream time of :attr:`env` is the caller's to move, but where user's processors may ask for it. Those of
+        :attr:`unread` don't move it.
         """
         self.failed_index = 0
+        self.unread.clear()
         if columns.headers is not None:
             self._headers = True
         if self._has_idle:
@@ -229,6 +233,7 @@ class Runner:
     def run_merged(self, sources: Sequence[str], partitions: Sequence[tuple[str, int]], merged: MergedColumns) -> None:
         """As :meth:`run`, where :attr:`merges`. ``sources``, ``partitions``: of each of its parts."""
         self.failed_index = 0
+        self.unread.clear()
         if merged.headers is not None:
             self._headers = True
         if self._has_idle:
@@ -348,6 +353,7 @@ class Runner:
         context = self.env.context_of_evicted(node) or context_at(*self._at[:2], index, node)
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
+            self.unread.append(index)
         elif stage == "processing":
             self.env.skip_or_fail(context, error)
         else:
@@ -443,14 +449,14 @@ class Runner:
         for raw_key, raw_value, timestamp, header, origin in rows:
             if not is_one:
                 source, from_key, from_value, forward, _ = inputs[origin]
-            if timestamp > stream_time_ms:
-                env.stream_time_ms = stream_time_ms = timestamp
             try:
                 key = raw_key if from_key is None or raw_key is None else from_key(raw_key)
                 value = raw_value if from_value is None or raw_value is None else from_value(raw_value)
             except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
                 self._undecodable(position, source, error)
                 continue
+            if timestamp > stream_time_ms:
+                env.stream_time_ms = stream_time_ms = timestamp
             env.position = position
             if expiry is not None:
                 expiry.run(stream_time_ms)
@@ -467,6 +473,7 @@ class Runner:
         """Handles a record of a run on processor nodes that can't be deserialized."""
         context = context_at(position.partitions, position.columns, position.index, source)
         self._failed_to_deserialize(context, error)
+        self.unread.append(position.index)
 
     def _input(self, source: str) -> _Input:
         found = self._inputs.get(source)

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -381,12 +381,12 @@ class Task:
             self._runner.run(self._sources[topic].name, topic, partition, columns)
         except RecordError:
             index = self._runner.failed_index
-            self._done(run.topic_partition, columns.cut(0, index))
+            self._done(run.topic_partition, columns.cut(0, index), self._runner.unread)
             self._group.put_back(run.topic_partition, columns.cut(index))
             raise
         finally:
             self._current = None
-        self._done(run.topic_partition, columns)
+        self._done(run.topic_partition, columns, self._runner.unread)
         return len(columns)
 
     def _process_merged(self, run: MergedRun) -> int:
@@ -395,24 +395,29 @@ class Task:
         try:
             self._runner.run_merged([self._sources[topic].name for topic, _ in partitions], partitions, columns)
         except RecordError:
-            index = self._runner.failed_index
-            for topic_partition, part, count in zip(partitions, columns.parts, columns.counts(index), strict=True):
-                self._done(topic_partition, part.cut(0, count))
+            counts, unread = columns.counts(self._runner.failed_index), columns.in_parts(self._runner.unread)
+            for topic_partition, part, count, skipped in zip(partitions, columns.parts, counts, unread, strict=True):
+                self._done(topic_partition, part.cut(0, count), skipped)
                 if count < len(part):
                     self._group.put_back(topic_partition, part.cut(count))
             raise
         finally:
             self._current = None
-        for topic_partition, part in zip(partitions, columns.parts, strict=True):
-            self._done(topic_partition, part)
+        unread = columns.in_parts(self._runner.unread)
+        for topic_partition, part, skipped in zip(partitions, columns.parts, unread, strict=True):
+            self._done(topic_partition, part, skipped)
         return len(columns)
 
-    def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
+    def _done(self, topic_partition: TopicPartition, columns: RecordColumns, unread: Sequence[int]) -> None:
+        """``unread``: the indexes of those that can't be deserialized. Their timestamps may be as wrong as they are."""
         if columns:
             latest, env = columns.timestamp_max, self._runner.env
+            self.meter.done(topic_partition[0], columns.quick_times, latest, env.system_time_ms, env.stream_time_ms)
+            if unread:
+                skipped = set(unread)
+                latest = max((ms for i, ms in enumerate(columns.timestamps) if i not in skipped), default=-1)
             if latest > self._partition_times[topic_partition]:
                 self._partition_times[topic_partition] = latest
-            self.meter.done(topic_partition[0], columns.quick_times, latest, env.system_time_ms, env.stream_time_ms)
             if latest > env.stream_time_ms:
                 env.stream_time_ms = latest
         self._processed += len(columns)

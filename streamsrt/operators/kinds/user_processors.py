@@ -127,8 +127,6 @@ def _take_run(
     value: object
     try:
         for key, value, timestamp in rows:
-            if timestamp > stream_time_ms:
-                env.stream_time_ms = stream_time_ms = timestamp
             if decodes:
                 try:
                     if from_key is not None and key is not None:
@@ -138,6 +136,8 @@ def _take_run(
                 except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
                     undecodable(error)
                     continue
+            if timestamp > stream_time_ms:
+                env.stream_time_ms = stream_time_ms = timestamp
             env.position = position
             context.current = record = new(Record, (key, value, timestamp, ()))
             try:

@@ -42,6 +42,14 @@ class MergedColumns:
         origins = self.origins[:stop]
         return [origins.count(number) for number in range(len(self.parts))]
 
+    def in_parts(self, indexes: Sequence[int]) -> list[list[int]]:
+        """Returns the indexes that these records have in each part."""
+        found: list[list[int]] = [[] for _ in self.parts]
+        for index in indexes:
+            number = self.origins[index]
+            found[number].append(self.origins[:index].count(number))
+        return found
+
     @property
     def each_offset(self) -> Sequence[int]:
         """The offset of each record in its part."""

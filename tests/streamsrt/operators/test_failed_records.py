@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.errors import RecordError
+from streamsrt.operators.engine.handlers import ExceptionHandlers, log_and_continue
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import Piped, final_rows
 from tests.streamsrt.operators.test_every_operator import Row, contents, rows
 from tests.streamsrt.operators.test_letters_of_every_operation import PLACES, Place, broken
@@ -23,6 +25,9 @@ from topology import (
     EmitStrategy,
     KStream,
     KTable,
+    ProcessorContext,
+    PunctuationType,
+    Record,
     SessionWindows,
     SlidingWindows,
     Store,
@@ -235,3 +240,74 @@ def test_the_deletion_of_an_expired_row_is_not_committed_with_the_record_that_le
     with pytest.raises(RecordError) as failed:
         run.feed([Piped("in", "b", "row", 50, ())])
     assert not failed.value.is_in_order
+
+
+def expiring(builder: StreamsBuilder) -> None:
+    builder.table("in", store=Store("rows", ttl=10, **TEXT), **TEXT).to_stream().to("out", **TEXT)
+
+
+class Ticks:
+    """Forwards the time of each punctuation."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        def tick(at_ms: int) -> None:
+            context.forward(Record("tick", str(at_ms), at_ms))
+
+        context.schedule(10, PunctuationType.STREAM_TIME, tick)
+
+    def process(self, record: Record[str, str]) -> None: ...
+
+
+def ticking(builder: StreamsBuilder) -> None:
+    """Its processor takes a run of records right from the source."""
+    builder.stream("in", **TEXT).process(Ticks).to("out", **TEXT)
+
+
+def ticking_behind_a_step(builder: StreamsBuilder) -> None:
+    builder.stream("in", **TEXT).filter(lambda k, v: True).process(Ticks).to("out", **TEXT)
+
+
+def upper(builder: StreamsBuilder) -> None:
+    builder.stream("in", **TEXT).map_values(str.upper).to("out", **TEXT)
+
+
+def merged(builder: StreamsBuilder) -> None:
+    builder.stream("in", **TEXT).merge(builder.stream("other", **TEXT)).map_values(str.upper).to("out", **TEXT)
+
+
+@pytest.mark.parametrize("program", [expiring, ticking, ticking_behind_a_step, upper, merged])
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_record_that_cannot_be_read_moves_no_time(program: Callable[[StreamsBuilder], None], generate: bool) -> None:
+    """Its timestamp may be as wrong as the rest of it: no row expires by it, and no punctuation is due."""
+    builder = StreamsBuilder()
+    program(builder)
+    handlers = ExceptionHandlers(deserialization=log_and_continue)
+    read, unread = (Run(builder.build(), generate=generate, handlers=handlers) for _ in range(2))
+    records = [
+        ("in", b"a", 1),
+        ("other", b"b", 2),
+        ("in", b"c", 4),
+        ("other", b"d", 5),
+        ("in", b"e", 6),
+        ("in", b"f", 15),
+    ]
+    poisoned = [
+        *records[:3],
+        ("other", b"\xff", 10_000),
+        ("in", b"\xff", 1_000_000),
+        *records[3:],
+        ("in", b"\xff", 9_999),
+    ]
+    topics = [topic for topic, _ in read.task.source_partitions]
+    for run, piped in ((read, records), (unread, poisoned)):
+        for topic in topics:
+            keys, times = zip(*((key, ms) for name, key, ms in piped if name == topic), strict=True)
+            run.task.add_batch(topic, 0, RecordColumns(list(keys), [b"v"] * len(keys), list(times), 0, len(keys)))
+        while run.task.process(1000, 0):
+            pass
+        run.commit()
+    assert unread.task.counters()["failed_deserialization"] == len(topics) + 1
+    assert unread.written.topics == read.written.topics
+    assert final_rows(unread.task) == final_rows(read.task)
+    assert unread.task.stream_time_ms == read.task.stream_time_ms == 15
+    assert unread.task.partition_times() == read.task.partition_times()
