@@ -121,7 +121,8 @@ def test_members_of_a_classic_group_are_removed_by_instance_or_all(
     request = types.JoinGroupRequest(
         group_id=group,
         session_timeout_ms=60_000,
-        rebalance_timeout_ms=1000,
+        # A member that sends no SyncGroup in that time is removed: commands take a while.
+        rebalance_timeout_ms=60_000,
         protocol_type="consumer",
         protocols=[types.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
         group_instance_id="a",
