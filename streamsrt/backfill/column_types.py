@@ -79,6 +79,15 @@ def _same(value: object) -> object:
     return value
 
 
+def _of_64_bits(value: object) -> object:
+    """An integer of a model, which may be of any size."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(
+            f"the integer {value} has more than 64 bits, which no column has: leave out the types (--typed)"
+        )
+    return value
+
+
 _JSON = ColumnType(pa.string(), json_text)
 _TEXT = ColumnType(pa.string(), str)
 _PLAIN = {
@@ -135,7 +144,7 @@ _OF_FORMAT = {
 }
 _OF_TYPE = {
     "string": _PLAIN["string"],
-    "integer": _PLAIN["long"],
+    "integer": ColumnType(pa.int64(), _of_64_bits),
     "number": _PLAIN["double"],
     "boolean": _PLAIN["boolean"],
 }

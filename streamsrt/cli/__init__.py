@@ -25,6 +25,7 @@ module                  commands
 ``record_formats``      formats of keys and values: bytes as text, and text as bytes
 ``record_input``        records from lines, JSON lines and CSV
 ``groups``              ``groups list|describe|delete|forget-topology`` and the rest of ``groups``
+``offsets_backup``      the file in which ``groups forget-topology`` keeps the offsets of a group
 ``top``                 ``top``
 ``console``             ``console``: the same and more in a browser
 ``group_lag``           the offsets and the lag of ``groups describe``

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from streamsrt.cli.described_group import check_group, described_group, kind_of_
 from streamsrt.cli.group_lag import offset_rows
 from streamsrt.cli.group_members import remove_members
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
+from streamsrt.cli.offsets_backup import Offsets, offsets_to_restore, write_backup
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
@@ -186,10 +186,19 @@ def forget_topology(
 ) -> None:
     """Delete a group that has no members and commit its offsets again, so that it accepts any topology.
 
-    For brokers that do not support topology updates of a group. Stores and changelogs are not changed.
+    For brokers that do not support topology updates of a group. Stores and changelogs are not changed. If it fails after
+    the group was deleted, the same command commits the offsets of the backup.
     """
     with cluster(bootstrap_servers) as network:
         offsets = network.admin.committed(group)
+        left = offsets_to_restore(backup, group, offsets)
+        if left is not None:
+            note(f"an earlier forget-topology has deleted group {group}, and left its offsets in {backup}")
+            if execute:
+                _commit_again(network, group, left, backup)
+            else:
+                note(f"would commit {counted(len(left), 'offset')} of {backup}; use --execute to do it")
+            return
         if not offsets:
             check_group(network, group)
         topics = {topic for topic, _ in offsets if is_called_repartition(group, topic)}
@@ -203,15 +212,29 @@ def forget_topology(
                 f"would delete group {group} and commit {counted(len(offsets), 'offset')} again; use --execute to do it"
             )
             return
-        rows = [[topic, partition, at.offset, at.metadata] for (topic, partition), at in sorted(offsets.items())]
-        backup.write_text(json.dumps({"group": group, "offsets": rows}) + "\n", encoding="utf-8")
+        write_backup(backup, group, offsets, is_committed=False)
         error = network.admin.delete_groups([group])[group]
         if error is not None:
+            write_backup(backup, group, offsets, is_committed=True)
             raise ConfigError(
                 f"group {group!r} was not deleted: {error} Nothing was changed; stop all members first. Those with a "
                 "group.instance.id stay in the group until their sessions have ended, unless they ran with `--leave` or are "
                 f"removed: `streamsrt groups remove-members {group} --all --execute`"
             )
+        _commit_again(network, group, offsets, backup)
+
+
+def _commit_again(network: NetworkThread, group: str, offsets: Offsets, backup: Path) -> None:
+    """Gives a group that was deleted its offsets back."""
+    try:
         if offsets:
             network.admin.commit(group, offsets)
+    except BaseException:
+        note(
+            f"group {group} is deleted, and what it had committed ({counted(len(offsets), 'offset')}) is only in {backup} "
+            f"now. Start no instance before it is committed again: repeat `streamsrt groups forget-topology {group} "
+            f"--backup {backup} --execute`"
+        )
+        raise
+    write_backup(backup, group, offsets, is_committed=True)
     note(f"group {group} no longer has a topology; unchanged: {counted(len(offsets), 'offset')} (backup: {backup})")

@@ -107,6 +107,8 @@ class Background:
         """Whether there is anything that needs the loop to run for it."""
         self._announced: set[tuple[str, int]] = set()
         self._services_started = asyncio.Event()
+        self._starts_added = False
+        """Whether the services that were there at the start have started, and each that is added starts at once."""
         self._is_started = self._has_ended = self._has_said_shutdown = False
 
     def begin(self, *, is_first: bool) -> None:
@@ -188,8 +190,12 @@ class Background:
 
     async def _start_services(self) -> None:
         app = self._app
-        for service in (*(app._prepare_subservice(each) for each in app._extra_services), *app._children):
+        for service in [app._prepare_subservice(each) for each in app._extra_services]:
             await self._start_service(service)
+        # A service may add others while it starts: they come last.
+        for service in app._children:
+            await self._start_service(service)
+        self._starts_added = True
         if self._serves:
             await self._serve()
         self._services_started.set()
@@ -203,7 +209,7 @@ class Background:
     async def add_service(self, service: ServiceT) -> None:
         """``app.add_runtime_dependency()``: starts it, and stops it at the end."""
         self._app.add_dependency(service)
-        if self._services_started.is_set() or not self._has_services:
+        if self._starts_added or not self._has_services:
             await self._start_service(service)
 
     def add(self, work: Awaitable[object]) -> asyncio.Task[None]:

@@ -170,7 +170,7 @@ def reachable(function: Callable[..., object]) -> list[FunctionType]:
     """A function of the program, and those of it that it names, which are known by a name of its module or around it."""
     found = [written(function)]
     for each in found:
-        for value in _scope(each).values():
+        for value in scope_of(each).values():
             if isinstance(value, FunctionType) and not f"{value.__module__}.".startswith(NOT_OF_PROGRAM):
                 plain = written(value)
                 if plain not in found and not _is_of_library(plain):
@@ -209,12 +209,13 @@ def _kinds(function: FunctionType) -> dict[str, type]:
     code = function.__code__
     return {
         name: next((kind for kind in REFUSED if isinstance(value, kind)), object)
-        for name, value in _scope(function).items()
+        for name, value in scope_of(function).items()
         if name not in code.co_varnames
     }
 
 
-def _scope(function: FunctionType) -> dict[str, object]:
+def scope_of(function: FunctionType) -> dict[str, object]:
+    """What a function has from its module and from what is around it, by name, as far as it is assigned."""
     code = function.__code__
     scope = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):

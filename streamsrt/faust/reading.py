@@ -21,7 +21,7 @@ from streamsrt.faust.discovery import discover
 from streamsrt.faust.lifecycle import uncalled_hooks
 from streamsrt.faust.locations import declared_at, line_of, written
 from streamsrt.faust.monitoring import uncalled_methods
-from streamsrt.faust.names import reachable, refused_in
+from streamsrt.faust.names import reachable, refused_in, scope_of
 from streamsrt.faust.options import STORES, check_options
 from streamsrt.faust.recovery import hears_of_changes
 from streamsrt.faust.tables import changelog_of, is_global, is_of_sets, kept_as, schema_of
@@ -299,8 +299,7 @@ def _asks(agent: faust.Agent) -> Iterator[tuple[str, str]]:
 
     own = written(agent.fun)
     for function in reachable(agent.fun):
-        known = inspect.getclosurevars(function)
-        scope = {**known.globals, **known.nonlocals}
+        scope = scope_of(function)
         before = None
         for instruction in dis.get_instructions(function):
             if (
@@ -337,6 +336,6 @@ def called(function: Callable[..., object]) -> Iterator[tuple[str, int]]:
     """The methods that a function calls, each with its line."""
     line = 0
     for instruction in dis.get_instructions(written(function)):
-        line = instruction.starts_line or line
+        line = (instruction.positions and instruction.positions.lineno) or line
         if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR") and isinstance(instruction.argval, str):
             yield instruction.argval, line

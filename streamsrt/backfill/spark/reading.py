@@ -377,7 +377,9 @@ def read_lake(
         if serdes is not None and kinds[part] not in _BYTES:
             found = found.withColumn(part, serdes.encoded(lake.topic, part, f.col(part)))
     if lake.until_ms is not None:
-        found = found.where(as_long(found, TIMESTAMP, per_second=1_000) < lake.until_ms)
+        is_before = as_long(found, TIMESTAMP, per_second=1_000) < lake.until_ms
+        # Rows without a time are not left out silently: whoever counts them refuses them.
+        found = found.where(f.coalesce(is_before, f.lit(True)))
     return found if lake.id is None else _first_of_each(found, lake)
 
 

@@ -212,3 +212,10 @@ def test_times_that_no_calendar_has_are_null() -> None:
     assert [time_of_ms(ms) for ms in (None, -1, 2**63 - 1)] == [None, None, None]
     assert all(ms_of_time(time_of_ms(ms)) == ms for ms in (0, 1, 253_402_300_799_999))
     assert ms_of_time(None) is None
+
+
+def test_an_integer_of_a_model_that_no_column_has_room_for_is_an_error_of_its_row() -> None:
+    column = column_type(serdes.json(Item))
+    assert column.of(Item(sku="a", count=-(2**63))) == {"sku": "a", "count": -(2**63)}
+    with pytest.raises(ValueError, match=r"the integer 9223372036854775808 has more than 64 bits"):
+        column.of(Item(sku="a", count=2**63))

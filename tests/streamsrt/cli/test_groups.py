@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.cli.offsets_backup import offsets_to_restore, write_backup
+from streamsrt.client.values import OffsetAndMetadata
+from streamsrt.errors import ConfigError
 from streamsrt.runtime.values import State
-from tests.fixtures_brokers import BundledBroker
+from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
 from tests.streamsrt.cli.conftest import Command
 from topology import StreamsBuilder
 
@@ -105,6 +109,59 @@ def test_a_backup_that_cannot_be_written_is_told(on_broker: Command, group: str)
     done = on_broker("groups", "forget-topology", group, "--execute", "--backup", "/no/such/directory/offsets.json")
     assert done.code == 2
     assert done.err == "streamsrt: /no/such/directory/offsets.json: No such file or directory\n"
+
+
+def test_offsets_that_could_not_be_committed_again_are_taken_from_the_backup(command: Command, tmp_path: Path) -> None:
+    """A broker that takes no metadata refuses the commit that comes after the deletion."""
+    backup, folder = tmp_path / "backup.json", tmp_path / "broker"
+    broker = BundledBroker(folder)
+    with _started(broker):
+        address = broker.bootstrap_servers
+        command("topics", "create", "in", "out", "--partitions", 2, "-b", address)
+        command("produce", "in", "--key-separator", ":", "-b", address, stdin="a:1\nb:2\nc:3\n")
+        builder = StreamsBuilder()
+        builder.stream("in").to("out")
+        config = {"application.id": "shop", "bootstrap.servers": address, "state.dir": tmp_path / "state"}
+        KafkaStreams(builder.build(), config).run(until="quiet")
+    forget = ("groups", "forget-topology", "shop", "--backup", backup)
+    strict = BundledBroker(folder, {**QUICK_GROUPS, "offset.metadata.max.bytes": "0"})
+    with _started(strict):
+        done = command(*forget, "--execute", "-b", strict.bootstrap_servers)
+        assert done.code != 0
+        assert f"is deleted, and what it had committed (1 offset) is only in {backup} now" in done.err
+        assert command("groups", "list", "--json", "-b", strict.bootstrap_servers).rows == []
+    with _started(broker):
+        address = broker.bootstrap_servers
+        shown = command(*forget, "-b", address)
+        assert (shown.code, f"would commit 1 offset of {backup}" in shown.err) == (0, True)
+        done = command(*forget, "--execute", "-b", address)
+        assert (done.code, "group shop no longer has a topology; unchanged: 1 offset" in done.err) == (0, True)
+        rows = command("groups", "describe", "shop", "--json", "-b", address).rows
+        assert [(row["partition"], row["current_offset"]) for row in rows] == [(0, 3)]
+        assert command("groups", "delete", "shop", "--execute", "-b", address).code == 0
+        again = command(*forget, "--execute", "-b", address)
+        assert (again.code, "no such group: shop" in again.err) == (2, True), "a backup is used once"
+
+
+def test_a_backup_is_not_overwritten_by_other_offsets(tmp_path: Path) -> None:
+    path = tmp_path / "backup.json"
+    old = {("in", 0): OffsetAndMetadata(3, "x"), ("in", 1): OffsetAndMetadata(4)}
+    write_backup(path, "shop", old, is_committed=False)
+    assert offsets_to_restore(path, "shop", {}) == old
+    assert offsets_to_restore(path, "shop", {("in", 1): OffsetAndMetadata(4)}) == old
+    assert offsets_to_restore(path, "shop", old) is None
+    assert offsets_to_restore(path, "another", {}) is None
+    with pytest.raises(ConfigError, match="the group has others now"):
+        offsets_to_restore(path, "shop", {("in", 0): OffsetAndMetadata(1)})
+
+
+@contextmanager
+def _started(broker: BundledBroker) -> Iterator[None]:
+    broker.start()
+    try:
+        yield
+    finally:
+        broker.stop()
 
 
 def test_an_unknown_view(on_broker: Command) -> None:

@@ -16,7 +16,8 @@ require_faust()
 import faust  # noqa: E402
 
 import streamsrt.faust  # noqa: E402
-from streamsrt.faust.reading import topics_of  # noqa: E402
+from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.reading import called, topics_of  # noqa: E402
 
 
 async def nothing(stream: Any) -> None:
@@ -157,3 +158,28 @@ def test_an_agent_that_is_declared_again_is_no_other() -> None:
     declare()
     declare()
     assert len(streamsrt.faust.topology(app).subtopologies) == 1
+
+
+def test_a_name_that_is_never_assigned_is_no_reason_not_to_start() -> None:
+    app = an_app()
+
+    def declare(with_more: bool) -> None:
+        @app.agent(app.topic("in"))
+        async def read(stream: Any) -> None:
+            async for value in stream:
+                if value:
+                    await more.send(value=value)
+
+        if with_more:
+            more = app.topic("more")
+
+    declare(False)
+    with TestApp(app) as test:
+        test.send("in", value=0)
+
+
+def test_the_line_of_a_call_is_a_number() -> None:
+    def reads(stream: Any) -> None:
+        stream.group_by(len)
+
+    assert list(called(reads)) == [("group_by", reads.__code__.co_firstlineno + 1)]

@@ -202,3 +202,19 @@ def test_crash_ends_an_application_that_has_only_agents() -> None:
         test.send("in", value=1)
         with pytest.raises(ProcessingError, match=message):
             test.driver.advance_wall_clock_time(100)
+
+
+def test_a_dependency_that_a_service_adds_while_it_starts_starts_too() -> None:
+    app, seen = an_app(), []
+    quiet(app)
+
+    class Adding(Helper):
+        async def on_start(self) -> None:
+            await super().on_start()
+            await app.add_runtime_dependency(Helper(self.seen, "added"))
+
+    app.add_dependency(Adding(seen, "first"))
+    with TestApp(app) as test:
+        ticks(test)
+        assert seen == ["first starts", "added starts"]
+    assert seen[2:] == ["added stops", "first stops"]

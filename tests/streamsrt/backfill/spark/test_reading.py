@@ -385,6 +385,15 @@ def test_rows_without_key_are_counted_and_the_file_is_named(spark: SparkSession,
     assert [Path(file.path).name for file in kept.files] == ["rest.json"]
 
 
+def test_rows_without_a_time_are_refused_in_a_lake_that_is_cut_by_time(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [{"key": "k", "value": "a", "timestamp": time} for time in (1, None, 5)]
+    (tmp_path / "part.json").write_bytes(b"\n".join(map(orjson.dumps, rows)))
+    with pytest.raises(ArchiveError, match="has 1 rows without timestamp"):
+        scan_by_spark(spark, Lake(tmp_path, format="json", until_ms=3), "lines", 1)
+    kept = Lake(tmp_path, format="json", until_ms=3, where="timestamp is not null")
+    assert scan_by_spark(spark, kept, "lines", 1)[1][0].records == 1
+
+
 def test_rows_with_the_same_id_are_one_record(spark: SparkSession, tmp_path: Path) -> None:
     """A lake to which some files were written twice, and some rows once more, later, with another value."""
     parts = [lines(20, 6)]
