@@ -11,7 +11,9 @@
 4. The answers of one stream thread are from one moment, those of several are not.
 5. The application's process listens, too: the first stream thread asks it for the metrics of all.
 6. The socket has an abstract address (there is no file to delete), and a client must know a secret that was created at
-   the start of the application.
+   the start of the application. Every process of the machine can connect: what it sends, or does not send, keeps no other
+   client waiting.
+7. A process that does not run at all, because it is stopped, answers nothing: connecting has a time limit, too.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import StreamsError, UserError
@@ -44,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 _HOSTS_FOR_S = 0.2
 _GRACE_S = 5.0
+_ACCEPT_AGAIN_S = 0.5
+"""After a connection could not be accepted: the process has no files left to open, for example."""
 _KEYS = ("key", "lower", "upper")
 WHOLE_INSTANCE = 0
 """The number of the application's process; stream threads are numbered from 1."""
@@ -122,27 +127,28 @@ class QueryServer:
 
     def __init__(self, channel: QueryChannel, index: int, instance: Answering) -> None:
         self._instance = instance
-        self._address, self._secret, self._is_over = channel.address(index), channel.secret, False
-        self._listener = Listener(self._address, "AF_UNIX", backlog=64, authkey=self._secret)
+        self._address, self._secret, self._over = channel.address(index), channel.secret, threading.Event()
+        self._listener = Listener(self._address, "AF_UNIX", backlog=64)
         threading.Thread(target=self._accept, name="streamsrt-queries", daemon=True).start()
 
     def close(self) -> None:
-        self._is_over = True
-        with suppress(OSError, EOFError, AuthenticationError):
+        self._over.set()
+        with suppress(OSError):
             # A thread that waits for connections notices nothing else.
-            Client(self._address, "AF_UNIX", authkey=self._secret).close()
+            Client(self._address, "AF_UNIX").close()
         self._listener.close()
 
     def _accept(self) -> None:
         while True:
             try:
                 connection = self._listener.accept()
-            except (AuthenticationError, EOFError, ConnectionError) as error:
-                logger.warning("a connection to the query socket was refused: %s", error)
+            except OSError as error:
+                if self._over.is_set():
+                    return
+                logger.warning("a connection to the query socket can't be accepted, trying again: %s", error)
+                self._over.wait(_ACCEPT_AGAIN_S)
                 continue
-            except OSError:
-                return
-            if self._is_over:
+            if self._over.is_set():
                 connection.close()
                 return
             threading.Thread(target=self._serve, args=(connection,), name="streamsrt-query", daemon=True).start()
@@ -150,6 +156,12 @@ class QueryServer:
     def _serve(self, connection: Connection) -> None:
         scans: dict[int, Any] = {}
         with connection, suppress(EOFError, OSError):
+            try:
+                deliver_challenge(connection, self._secret)
+                answer_challenge(connection, self._secret)
+            except (AuthenticationError, AssertionError, EOFError, OSError) as error:
+                logger.warning("a connection to the query socket was refused: %s", error)
+                return
             while True:
                 connection.send(self._answered(connection.recv(), scans))
 
@@ -293,7 +305,7 @@ class ProcessQueries(StoreQueries):
 
 def _send(channel: QueryChannel, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
     try:
-        connection = Client(channel.address(index), "AF_UNIX", authkey=channel.secret)
+        connection = _connected(channel, index, timeout_s)
     except (OSError, EOFError, AuthenticationError) as error:
         raise StreamsRebalancingError(
             f"stream thread {index} of this instance is being started ({error}): try again"
@@ -303,6 +315,32 @@ def _send(channel: QueryChannel, index: int, request: Request, timeout_s: float)
     except BaseException:
         connection.close()
         raise
+
+
+def _connected(channel: QueryChannel, index: int, timeout_s: float) -> Connection:
+    """Raises QueryTimedOutError if the process does not take the connection in time, and what says that there is none."""
+    mute = QueryTimedOutError(
+        f"stream thread {index} of this instance took no query in {timeout_s:g} s: its process is stopped, or a function "
+        "of the application lets no other thread run. Try again"
+    )
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(timeout_s)
+        try:
+            client.connect(channel.address(index))
+        except BlockingIOError:
+            # Only so many may wait for it; those who gave up count, too.
+            raise mute from None
+        client.setblocking(True)
+        connection = Connection(client.detach())
+    try:
+        if not connection.poll(timeout_s):
+            raise mute
+        answer_challenge(connection, channel.secret)
+        deliver_challenge(connection, channel.secret)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _exchange(connection: Connection, request: Request, timeout_s: float) -> Any:
