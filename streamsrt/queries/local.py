@@ -2,7 +2,8 @@
 
 1. All partitions of a query are read, and all its scans begin, at once: the answers of all tasks are from one moment.
 2. An active task answers when it runs, a standby when it follows its changelogs; an active task that is being restored
-   answers like a standby, with what it has so far. ``require_active`` requires a running active task.
+   answers like a standby, with what it has so far. ``require_active`` requires a running active task. A standby does not
+   answer for a store without a changelog of its own: it has no rows of it.
 3. A global store is one partition, 0, which every instance has.
 4. A partition that can't answer says why, and which instance can.
 """
@@ -132,6 +133,12 @@ class LocalQueries(StoreQueries):
             return QueryResult(
                 failure_reason=FailureReason.NOT_ACTIVE if require_active else FailureReason.NOT_PRESENT,
                 failure_message=f"task {owned} is {owned.role} and {owned.phase.value} on this instance: {_outlook(owned)}",
+            )
+        if owned.phase is Phase.STANDBY and store not in owned.changelogs:
+            return QueryResult(
+                failure_reason=FailureReason.NOT_PRESENT,
+                failure_message=f"task {owned} is {owned.role} on this instance, and store {store!r} has no changelog that "
+                "a standby follows: ask the instance with the active task",
             )
         missing = selection.bound.missing_in(position, owned.key[1])
         if missing:

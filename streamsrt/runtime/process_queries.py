@@ -11,7 +11,9 @@
 4. The answers of one stream thread are from one moment, those of several are not.
 5. The application's process listens, too: the first stream thread asks it for the metrics of all.
 6. The socket has an abstract address (there is no file to delete), and a client must know a secret that was created at
-   the start of the application.
+   the start of the application. Every process of the machine can connect: what it sends, or does not send, keeps no other
+   client waiting.
+7. A process that does not run at all, because it is stopped, answers nothing: connecting has a time limit, too.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +47,8 @@ logger = logging.getLogger(__name__)
 
 _HOSTS_FOR_S = 0.2
 _GRACE_S = 5.0
-_ACCEPT_PAUSE_S = 0.5
+_ACCEPT_AGAIN_S = 0.5
+"""After a connection could not be accepted: the process has no files left to open, for example."""
 _KEYS = ("key", "lower", "upper")
 WHOLE_INSTANCE = 0
 """The number of the application's process; stream threads are numbered from 1."""
@@ -141,10 +145,14 @@ class QueryServer:
             try:
                 connection = self._listener.accept()
             except OSError as error:
-                if not self._over.is_set():
-                    logger.warning("a query can't be accepted, trying again: %s", error)
-                self._over.wait(_ACCEPT_PAUSE_S)
+                if self._over.is_set():
+                    return
+                logger.warning("a connection to the query socket can't be accepted, trying again: %s", error)
+                self._over.wait(_ACCEPT_AGAIN_S)
                 continue
+            if self._over.is_set():
+                connection.close()
+                return
             threading.Thread(target=self._serve, args=(connection,), name="streamsrt-query", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
@@ -158,7 +166,7 @@ class QueryServer:
         try:
             deliver_challenge(connection, self._secret)
             answer_challenge(connection, self._secret)
-        except (AuthenticationError, EOFError, OSError) as error:
+        except (AuthenticationError, AssertionError, EOFError, OSError) as error:
             logger.warning("a connection to the query socket was refused: %s", error)
             return False
         return True
@@ -303,7 +311,7 @@ class ProcessQueries(StoreQueries):
 
 def _send(channel: QueryChannel, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
     try:
-        connection = Client(channel.address(index), "AF_UNIX", authkey=channel.secret)
+        connection = _connected(channel, index, timeout_s)
     except (OSError, EOFError, AuthenticationError) as error:
         raise StreamsRebalancingError(
             f"stream thread {index} of this instance is being started ({error}): try again"
@@ -313,6 +321,32 @@ def _send(channel: QueryChannel, index: int, request: Request, timeout_s: float)
     except BaseException:
         connection.close()
         raise
+
+
+def _connected(channel: QueryChannel, index: int, timeout_s: float) -> Connection:
+    """Raises QueryTimedOutError if the process does not take the connection in time, and what says that there is none."""
+    mute = QueryTimedOutError(
+        f"stream thread {index} of this instance took no query in {timeout_s:g} s: its process is stopped, or a function "
+        "of the application lets no other thread run. Try again"
+    )
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(timeout_s)
+        try:
+            client.connect(channel.address(index))
+        except BlockingIOError:
+            # Only so many may wait for it; those who gave up count, too.
+            raise mute from None
+        client.setblocking(True)
+        connection = Connection(client.detach())
+    try:
+        if not connection.poll(timeout_s):
+            raise mute
+        answer_challenge(connection, channel.secret)
+        deliver_challenge(connection, channel.secret)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _exchange(connection: Connection, request: Request, timeout_s: float) -> Any:

@@ -3,6 +3,7 @@
 1. A store is deleted under RocksDB's lock: another process of the instance may have opened it since this one closed it.
 2. It is renamed before it is deleted. A process that opens a store of that name meanwhile gets an empty directory of its
    own, and none of its files are deleted.
+3. What a process that was killed has renamed and not deleted is deleted by the next one that has the state directory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamsrt.state.failures import held_error, store_error
+
+_AWAY = ".deleted."
 
 
 @contextmanager
@@ -40,7 +43,7 @@ def delete_store(path: Path, name: str) -> None:
 
     Raises StateDirectoryLockedError while another process has it open, and StateError.
     """
-    away = path.with_name(f"{path.name}.deleted.{os.getpid()}")
+    away = path.with_name(f"{path.name}{_AWAY}{os.getpid()}")
     delete_tree(away, name)
     with lock_of_store(path) as is_free:
         if not is_free:
@@ -52,6 +55,13 @@ def delete_store(path: Path, name: str) -> None:
         except OSError as error:
             raise store_error(str(error), name, path, "deleted") from error
     delete_tree(away, name)
+
+
+def delete_left_behind(stores: Path) -> None:
+    """Deletes what killed processes have left of stores that they deleted, in ``stores/<store>/``, while no other process
+    uses these. Raises StateError."""
+    for away in list(stores.glob(f"*/*{_AWAY}*")):
+        delete_tree(away, away.parent.name)
 
 
 def delete_tree(path: Path, name: str) -> None:

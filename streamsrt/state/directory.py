@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
-from streamsrt.state.deletion import delete_store, delete_tree, lock_of_store
+from streamsrt.state.deletion import delete_left_behind, delete_store, delete_tree, lock_of_store
 from streamsrt.state.failures import storage_error
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.private_files import make_private, write_private
@@ -81,6 +81,8 @@ class StateDirectory:
         self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CLOEXEC) if shared else _locked(self.path)
         try:
             self.process_id = _process_id(self.path / "process.json")
+            if not shared:
+                delete_left_behind(self.path / "stores")
         except BaseException:
             self._unlock()
             raise

@@ -358,9 +358,12 @@ class GlobalConsumer:
         mark = self._stores[store].changelog_offset()
         if mark is None or sum(known.values()) > mark or not set(known) <= {partition for _, partition in bounds}:
             known = {}
+        topic = next(iter(bounds))[0]
         if any(known.get(partition, 0) > end for (_, partition), (_, end) in bounds.items()):
-            topic = next(iter(bounds))[0]
             raise self._untrusted(store, f"has read more than topic {topic!r} has: the topic was deleted and recreated")
+        if any(0 < known.get(partition, 0) < start for (_, partition), (start, _) in bounds.items()):
+            # Among what it has missed there may be the deletion of a row.
+            raise self._untrusted(store, f"has read less than topic {topic!r} has deleted since")
         return {tp: max(start, known.get(tp[1], 0)) for tp, (start, _) in bounds.items()}
 
     def take(self, fetched: Fetched, fetcher: Fetching) -> bool:

@@ -43,7 +43,7 @@ from streamsrt.testing.driver.produced_records import (
 )
 from streamsrt.testing.driver.topics import TestInputTopic, TestOutputTopic, TestRecord, to_whole_ms
 from streamsrt.wire.records import Headers, RecordColumns
-from topology.graph.nodes import StoreSpec, Subtopology
+from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_names
 from topology.graph.outline import outline
 from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.graph.topology import Topology
@@ -244,14 +244,18 @@ class TopologyTestDriver:
             self._globals.write()
 
     def _route(self, tp: TopicPartition) -> _Route:
-        readers = [(number, task) for number, task in enumerate(self._tasks) if self._reads(task, *tp)]
+        # No pattern matches the application's own topics.
+        is_internal = tp[0] in internal_topic_names(self.config.application_id, self._topology.subtopologies)
+        readers = [
+            (number, task)
+            for number, task in enumerate(self._tasks)
+            if tp in task.source_partitions or (not is_internal and self._matches(task, *tp))
+        ]
         log, is_global = self._logs.setdefault(tp, []), tp[0] in self._globals.topics
         route = self._routes[tp] = _Route(log, self.output_queue(tp[0]), readers, is_global)
         return route
 
-    def _reads(self, task: Task, topic: str, partition: int) -> bool:
-        if (topic, partition) in task.source_partitions:
-            return True
+    def _matches(self, task: Task, topic: str, partition: int) -> bool:
         for source in task.subtopology.sources:
             if source.pattern is not None and re.fullmatch(source.pattern, topic):
                 task.add_source_topic(source.name, topic)

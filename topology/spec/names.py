@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Set
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from topology.spec.errors import IllegalNameError, TopologyError, call_site
 
@@ -43,7 +43,7 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def pattern_of_topics(pattern: re.Pattern[Any]) -> str:
+def pattern_of_topics(pattern: re.Pattern[str] | re.Pattern[bytes]) -> str:
     """A compiled pattern as the text that the group gets, which says in itself that case does not matter. Raises
     TopologyError for what only Python understands."""
     text = pattern.pattern

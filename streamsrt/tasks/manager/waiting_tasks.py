@@ -23,7 +23,8 @@ class WaitingTasks:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._tasks: dict[TaskKey, tuple[Role, StreamsError]] = {}
-        self._since_ms: int | None = None
+        self._since_ms: dict[TaskKey, int] = {}
+        """When each was due for the first time."""
         self._retry_at_ms = 0
 
     def __len__(self) -> int:
@@ -32,7 +33,7 @@ class WaitingTasks:
     def clear(self) -> None:
         """Forgets all of them, because of a new assignment."""
         self._tasks.clear()
-        self._since_ms = None
+        self._since_ms.clear()
 
     def add(self, key: TaskKey, role: Role, error: StreamsError) -> None:
         """Adds a task that can't be opened, and logs it once."""
@@ -45,15 +46,16 @@ class WaitingTasks:
         has waited for the whole time-out."""
         if not self._tasks or now_ms < self._retry_at_ms:
             return
-        self._since_ms = now_ms if self._since_ms is None else self._since_ms
-        if now_ms - self._since_ms >= self._timeout_ms:
-            raise next(error for _, error in self._tasks.values())
+        for key, (_, error) in self._tasks.items():
+            if now_ms - self._since_ms.setdefault(key, now_ms) >= self._timeout_ms:
+                raise error
         self._retry_at_ms = now_ms + OPEN_BACKOFF_MS
         yield from [(key, role) for key, (role, _) in sorted(self._tasks.items())]
 
     def opened(self, key: TaskKey) -> None:
         """Removes a task that was opened."""
         self._tasks.pop(key, None)
+        self._since_ms.pop(key, None)
 
     def texts(self) -> tuple[str, ...]:
         """Describes for people why each of them waits."""

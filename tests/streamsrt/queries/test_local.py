@@ -328,6 +328,28 @@ def test_a_standby_answers_when_it_may(make_rig: MakeRig) -> None:
             counts_of(rig).get("a")
 
 
+def test_a_standby_does_not_answer_for_a_store_that_it_does_not_follow(make_rig: MakeRig) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("in", key=serdes.string, value=serdes.integer, store="rows")
+    table.filter(lambda _, value: value > 0, store="counts")
+    topology = builder.build({"topology.optimization": "reuse.ktable.source.topics"})
+    first = make_rig(topology=topology)
+    began(first, 0, 1)
+    write(first, "a")
+    first.iterate(4)
+    first.commit()
+    rig = make_rig(topology=topology, network=first.network)
+    rig.give(Tasks(standby=rig.tasks(0, 1)))
+    rig.iterate(4)
+    partition = place("a")[1]
+    assert ask(rig, KeyQuery("a"), "counts")[partition].result == 1
+    refused = ask(rig, KeyQuery("a"), "rows")[partition]
+    assert refused.failure_reason is FailureReason.NOT_PRESENT
+    assert "store 'rows' has no changelog that a standby follows: ask the instance" in refused.failure_message
+    with rig.gate.idle, pytest.raises(InvalidStateStorePartitionError, match="now has no partition of store 'rows'"):
+        LocalKeyValueStore(rig.queries, rig.routing, "rows", stale=True).get("a")
+
+
 def test_a_task_that_is_restored_is_waited_for(make_rig: MakeRig) -> None:
     first = make_rig()
     began(first, 0, 1)

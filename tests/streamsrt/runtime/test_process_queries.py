@@ -16,7 +16,7 @@ import pytest
 
 from streamsrt.errors import UserError
 from streamsrt.membership.values import Endpoint, EndpointsChanged, Tasks
-from streamsrt.queries.errors import InvalidStateStorePartitionError, StreamsRebalancingError
+from streamsrt.queries.errors import InvalidStateStorePartitionError, QueryTimedOutError, StreamsRebalancingError
 from streamsrt.queries.read_only import LocalKeyValueStore
 from streamsrt.queries.routing import StoreDirectory
 from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
@@ -224,3 +224,26 @@ def test_queries_are_answered_again_after_too_many_files_were_open(
             for descriptor in held:
                 os.close(descriptor)
     assert scene.store().get(of(0)[0]) == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x7f" * 64], ids=["nothing", "nonsense"])
+def test_what_another_process_sends_keeps_nobody_waiting(scene: Scene, sent: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(scene.channel.address(1))
+        stranger.sendall(sent)
+        if sent:
+            with suppress(ConnectionResetError):
+                while stranger.recv(4096):
+                    pass
+        assert scene.store(timeout_s=5.0).get(of(0)[0]) == 1
+
+
+def test_a_process_that_does_not_run_keeps_nobody_waiting_for_longer_than_the_timeout(scene: Scene) -> None:
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(scene.channel.address(3))
+        stopped.listen(0)
+        scene.threads = 3
+        for _ in range(3):
+            with pytest.raises(QueryTimedOutError, match=r"stream thread 3 .* took no query in 0\.05 s"):
+                scene.store(timeout_s=0.05).get(of(0)[0])
+        scene.threads = 2

@@ -316,6 +316,31 @@ def test_directory_of_a_live_process_is_refused_and_of_a_dead_one_taken(tmp_path
         assert taken.process_id == process_id
 
 
+KILLED_WHILE_IT_DELETES = """
+import os, shutil, signal, sys
+from streamsrt.state.directory import StateDirectory
+from topology.graph.nodes import StoreSpec
+directory = StateDirectory(sys.argv[1], "app")
+directory.open_store(StoreSpec(name="counts"), 0).close()
+def rmtree(path):
+    if os.path.exists(path):
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise FileNotFoundError
+shutil.rmtree = rmtree
+directory.wipe("counts", 0)
+"""
+
+
+def test_what_a_killed_process_left_of_a_store_is_deleted_by_the_next_one(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_IT_DELETES, str(tmp_path)], check=False)
+    assert killed.returncode == -9
+    stores = tmp_path / "app" / "stores" / "counts"
+    assert [each.name for each in stores.iterdir() if each.is_dir()] != []
+    with StateDirectory(tmp_path, "app") as directory:
+        assert [each.name for each in stores.iterdir() if each.is_dir()] == []
+        assert directory.list_stores() == []
+
+
 def test_directory_is_opened_once_in_a_process(directory: StateDirectory, tmp_path: Path) -> None:
     with pytest.raises(StateDirectoryLockedError, match=rf"this process \(pid {os.getpid()}\)"):
         StateDirectory(tmp_path, "my-app")

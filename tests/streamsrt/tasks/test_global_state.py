@@ -234,6 +234,24 @@ def test_a_store_whose_topic_does_not_go_back_as_far_is_filled_anew(tmp_path: Pa
     filled_anew(tmp_path, network)
 
 
+def test_a_store_that_has_missed_what_its_topic_has_deleted_is_filled_anew(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("at", "AT")))
+    started(tmp_path, network).close()
+    # The deletion of the row is not there any more, either.
+    network.write(("countries", 0), text(("at", None), ("de", "DE")))
+    network.admin.delete_records({("countries", 0): 2})
+    rig = Rig(tmp_path, enriched(), network)
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    ended_and_wiped(
+        rig, "has read less than topic 'countries' has deleted since. It is wiped, and filled from the start"
+    )
+    network.write(("in", 0), text(("a", "at"), ("b", "de")))
+    rig = started(tmp_path, network)
+    assert results(rig) == ["at:None", "de:DE"]
+    rig.close()
+
+
 def damage(path: Path) -> None:
     for file in path.glob("*.sst"):
         data = bytearray(file.read_bytes())

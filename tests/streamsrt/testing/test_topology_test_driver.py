@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -273,3 +274,15 @@ def test_after_a_failure_in_a_global_store_nothing_is_committed() -> None:
         driver.end()
         driver.restart(clean=False)
         assert [record.value for record in driver.producer_history] == [b"x", b"x"]
+
+
+def test_a_pattern_does_not_match_the_internal_topics_of_the_application() -> None:
+    seen: list[str] = []
+    builder = StreamsBuilder()
+    stream = builder.stream(re.compile("[^_].*"), key=serdes.string, value=serdes.string)
+    first = stream.peek(lambda _, value: seen.append(value)).filter(lambda *_: len(seen) == 1)
+    first.group_by_key().reduce(max, store="rows")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("in", serdes.string, serdes.string).pipe_input("k", "v")
+        assert driver.get_key_value_store("rows").get("k") == "v"
+    assert seen == ["v"]
