@@ -20,6 +20,8 @@ from tests.coordinator.broker.test_log_cleaner import SMALL, clean, log_of, put
 from tests.coordinator.broker.transactional import TransactionalProducer, committed_values
 from tests.coordinator.group.classic.scene import join_request
 
+pytestmark = pytest.mark.usefixtures("in_production")
+
 Break = Callable[[PartitionLog, str], None]
 
 

@@ -97,6 +97,7 @@ def test_a_failed_append_leaves_everything_as_it_was() -> None:
     assert shard.state.groups["g"].is_empty
 
 
+@pytest.mark.usefixtures("in_production")
 def test_an_unexpected_exception_concerns_one_request(caplog: pytest.LogCaptureFixture) -> None:
     """It closed the client's connection, which then sent its request again and again; a describe of all groups, too."""
     shard, log = shard_with()
@@ -111,6 +112,7 @@ def test_an_unexpected_exception_concerns_one_request(caplog: pytest.LogCaptureF
     assert ask(shard, beat(member_epoch=-1)).error_code == 0
 
 
+@pytest.mark.usefixtures("in_production")
 @pytest.mark.parametrize("failure", [ZeroDivisionError("a bug"), RecordTooLargeError("too large")])
 def test_a_timer_that_fails_is_tried_again_ever_less_often_and_keeps_no_other_group_waiting(
     failure: Exception, caplog: pytest.LogCaptureFixture
