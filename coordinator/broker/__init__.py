@@ -28,6 +28,7 @@ module                  what the handlers share
 ``transaction_shards``  the transaction coordinator: shards, markers, timers
 ``deadline_timer``      waits until the next deadline
 ``producer_ids``        producer ids, each given out once
+``stepped_clock``       the machine's clock; moves deadlines when it is set
 ``purgatory``           fetches that wait for records
 ``fetch_sessions``      what clients fetch, so that their requests name only what changes
 ``slices``              long work in slices

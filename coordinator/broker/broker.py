@@ -34,6 +34,7 @@ from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.queued_bytes import QueuedBytes
 from coordinator.broker.slices import Slices, whole
+from coordinator.broker.stepped_clock import SteppedClock
 from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
 from coordinator.broker.transaction_shards import TransactionShards
 from coordinator.group.config import GroupConfig
@@ -82,10 +83,19 @@ async def _changed_later(answer: Awaitable[Message | None], change: Change) -> M
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Inputs from outside: the clock in epoch milliseconds, and random bytes."""
+    """Inputs from outside: the clock in epoch milliseconds, random bytes, and a clock that nobody sets.
+
+    ``steady_ms`` None: nobody sets the other one either.
+    """
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     random_bytes: Callable[[int], bytes] = field(default=secrets.token_bytes)
+    steady_ms: Callable[[], int] | None = None
+
+
+def of_this_machine() -> Surroundings:
+    """The clocks and the random bytes of the operating system."""
+    return Surroundings(steady_ms=lambda: time.monotonic_ns() // 1_000_000)
 
 
 class Broker:
@@ -123,10 +133,13 @@ class Broker:
         self.credentials = Credentials(self._rows)
         self.acls = Acls(self._rows, self.configs, self._acls_changed)
         group_configs = KeyedLog(directory, GROUP_CONFIGS_LOG, fsync=self.fsync)
+        now_ms = surroundings.now_ms
+        if surroundings.steady_ms is not None:
+            now_ms = SteppedClock(now_ms, surroundings.steady_ms, self._move_deadlines)
         self.groups = GroupShards(
             self.topics,
             group_config,
-            surroundings.now_ms,
+            now_ms,
             new_id=lambda: str(uuid.UUID(bytes=surroundings.random_bytes(16), version=4)),
             config_log=group_configs,
             on_append=self.appended,
@@ -139,7 +152,7 @@ class Broker:
                 max_timeout_ms=self.integer("transaction.max.timeout.ms"),
                 id_expiration_ms=self.integer("transactional.id.expiration.ms"),
             ),
-            surroundings.now_ms,
+            now_ms,
             topic_settings=(
                 self.integer("transaction.state.log.num.partitions"),
                 self.integer("transaction.state.log.segment.bytes"),
@@ -242,6 +255,10 @@ class Broker:
         self.topics.renew_image()
         self.topics_changed()
 
+    def _move_deadlines(self, by_ms: int) -> None:
+        self.groups.move_deadlines(by_ms)
+        self.transactions.move_deadlines(by_ms)
+
     def topics_changed(self) -> None:
         """Updates the coordinators' topics. Called after topics were created, deleted or extended."""
         self.groups.topics_changed()
@@ -275,6 +292,8 @@ class Broker:
                     count += log.apply_retention(now_ms)
                 except LogError as error:
                     logger.warning("retention of %s is postponed: %s", topic.name, error)
+                except Exception:
+                    logger.exception("retention of %s failed, and is tried again: please report this", log.directory)
         return count
 
     def close(self) -> None:

@@ -5,6 +5,7 @@
 2. A request is answered at once or later: a reply carries the number of the request that it answers.
 3. Internal topics that a decision asks for are created here; the shards then see the new topics.
 4. Settings of single groups are durable in an internal log.
+5. What fails unexpectedly for one group is logged and told to who waits for this group; the others are not concerned.
 """
 
 from __future__ import annotations
@@ -254,13 +255,24 @@ class GroupShards:
             parked = self._parked.pop(reply.request_id, None)
             if parked is not None and not parked[0].done():
                 parked[0].set_result(reply.message)
+        if outcome.failed:
+            self._fail_waiting(outcome.failed)
         for effect in outcome.effects:
-            if isinstance(effect, RaiseRetention):
-                self._raise_retention(effect)
-            else:
-                self._create_internal_topics(shard, effect)
+            try:
+                if isinstance(effect, RaiseRetention):
+                    self._raise_retention(effect)
+                else:
+                    self._create_internal_topics(shard, effect)
+            except Exception:
+                logger.exception("the topics of group %s can't be changed: please report this", effect.group_id)
         if shard.has_earlier_deadline(self._armed_ms):
             self._timer_event.set()
+
+    def _fail_waiting(self, group_ids: Collection[str]) -> None:
+        """Answers those who wait for a group of which a timer failed: perhaps they waited for it."""
+        for future, message in list(self._parked.values()):
+            if getattr(message, "group_id", None) in group_ids and not future.done():
+                future.set_result(failure(message, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _create_internal_topics(self, shard: Shard, effect: CreateInternalTopics) -> None:
         errors: dict[str, str] = {}
@@ -337,13 +349,21 @@ class GroupShards:
 
     def tick(self) -> int | None:
         """Handles due timers; returns the milliseconds until the next one, or None."""
-        now_ms = self._now_ms()
         for shard in self._shards:
-            self._carry_out(shard, shard.tick(now_ms))
+            self._carry_out(shard, shard.tick(self._now_ms()))
         self._timer_event.clear()
+        # The clock moves the deadlines if it was set.
+        now_ms = self._now_ms()
         deadlines = [deadline for shard in self._shards if (deadline := shard.next_deadline_ms()) is not None]
         self._armed_ms = min(deadlines, default=None)
         return max(0, min(deadlines) - now_ms) if deadlines else None
+
+    def move_deadlines(self, by_ms: int) -> None:
+        """Moves all deadlines with the clock, which was set forward by so much; negative: back."""
+        for shard in self._shards:
+            shard.move_deadlines(by_ms)
+        if self._armed_ms is not None:
+            self._armed_ms += by_ms
 
     async def timer_changed(self, delay_ms: int | None) -> None:
         """Returns after ``delay_ms``, or when a timer was set or cancelled."""
@@ -358,13 +378,20 @@ class GroupShards:
         for shard in self._shards:
             ids = sorted(shard.state.groups.keys() | shard.state.offsets.keys())
             for start in range(0, len(ids), _GROUPS_AT_ONCE):
-                event = RetentionDue(tuple(ids[start : start + _GROUPS_AT_ONCE]), retention_ms)
-                appended = True
-                while appended:
-                    outcome = shard.execute(event, self._now_ms())
-                    self._carry_out(shard, outcome)
-                    appended = outcome.appended
-                    await asyncio.sleep(0)
+                await self._expire(shard, RetentionDue(tuple(ids[start : start + _GROUPS_AT_ONCE]), retention_ms))
+
+    async def _expire(self, shard: Shard, event: RetentionDue) -> None:
+        appended = True
+        while appended:
+            outcome = shard.execute(event, self._now_ms())
+            appended = outcome.appended
+            if not outcome.failed:
+                self._carry_out(shard, outcome)
+            elif len(event.group_ids) > 1:
+                # One of them fails, not all.
+                for group_id in event.group_ids:
+                    await self._expire(shard, RetentionDue((group_id,), event.retention_ms))
+            await asyncio.sleep(0)
 
     # ---------------------------------------------------------------------------------------------------------- configs
 

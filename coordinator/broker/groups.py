@@ -212,7 +212,8 @@ def _resolve_names(
 def handle_list_groups(broker: Broker, request: Request) -> ListGroupsResponse:
     answers = broker.groups.answered_by_all(ListGroupsResponse, request.message, context_of(request))
     groups = [group for answer in answers for group in answer.groups]
-    return ListGroupsResponse(error_code=0, groups=sorted(groups, key=lambda group: group.group_id))
+    code = next((answer.error_code for answer in answers if answer.error_code), 0)
+    return ListGroupsResponse(error_code=code, groups=sorted(groups, key=lambda group: group.group_id))
 
 
 def handle_delete_groups(broker: Broker, request: Request) -> Answer:

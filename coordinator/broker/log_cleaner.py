@@ -2,8 +2,8 @@
 
 1. One log at a time, the dirtiest first; its records are read beside the event loop, a few thousand at a time.
 2. A batch that can't be read is kept, and logged once. If not even its header can be read, what follows is unknown: the
-   log is not compacted until the broker is restarted. After any other failure the log is tried again in the next round.
-   None of it stops the compaction of other logs.
+   log is not compacted until the broker is restarted, nor after an unexpected exception. After a failure of the disk the log
+   is tried again in the next round. None of it stops the compaction of other logs.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class LogCleaner:
                 logger.error("%s is no longer compacted: it has records that can't be read: %s", log.directory, error)
             except (LogError, OSError) as error:
                 logger.warning("compaction of %s is postponed: %s", log.directory, error)
+            except Exception as error:  # noqa: BLE001  # logged there
+                self._give_up(log, error)
         return len(found)
 
     def _worth_it(self) -> list[PartitionLog]:
@@ -62,11 +64,23 @@ class LogCleaner:
         found = []
         for log in self._logs():
             if log.segment_count > 1 and not log.is_closed and log not in self._unreadable:
-                state = log.assess_compaction(now_ms)
+                try:
+                    state = log.assess_compaction(now_ms)
+                except Exception as error:  # noqa: BLE001  # logged there
+                    self._give_up(log, error)
+                    continue
                 if state.is_worth_it(log.config):
                     found.append((state.dirty_ratio, log))
         found.sort(key=lambda pair: -pair[0])
         return [log for _, log in found]
+
+    def _give_up(self, log: PartitionLog, error: Exception) -> None:
+        self._unreadable.add(log)
+        logger.error(
+            "%s is no longer compacted until the broker is restarted, and grows: please report this",
+            log.directory,
+            exc_info=error,
+        )
 
     async def _compact(self, log: PartitionLog, map_bytes_max: int) -> None:
         steps = log.compact(self._now_ms(), map_bytes_max=map_bytes_max, run=self._readers.submit)

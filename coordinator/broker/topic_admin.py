@@ -49,7 +49,11 @@ def _check_total(total: int) -> None:
 
 def handle_create_topics(broker: Broker, request: Request) -> Answer:
     message: CreateTopicsRequest = request.message
-    total = _total(max(wanted.num_partitions, len(wanted.assignments)) for wanted in message.topics)
+    default = broker.integer("num.partitions")
+    total = _total(
+        len(wanted.assignments) or (default if wanted.num_partitions == -1 else wanted.num_partitions)
+        for wanted in message.topics
+    )
     # Without a change, only the number of topics counts.
     partitions = 0 if message.validate_only else total
     answer = broker.carried_out(_create_topics(broker, message, total), max(partitions, len(message.topics)))

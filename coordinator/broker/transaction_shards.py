@@ -8,6 +8,7 @@
 3. A partition that is gone needs no marker. One whose disk fails gets it later.
 4. After a power loss that took records of this coordinator, a partition may hold an open transaction without an owner.
    It is aborted at the start: readers must not wait for it for ever.
+5. What fails unexpectedly for one transaction is logged once and tried again; the others are not concerned.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class TransactionShards:
         self._shards: list[TransactionShard] = []
         self._logs: list[PartitionLog] = []
         self._finishing: dict[str, asyncio.Task[None]] = {}
+        self._failing: set[str] = set()
+        """Transactional ids whose markers fail unexpectedly."""
         self._slices = Slices()
         self.deadlines = DeadlineTimer()
 
@@ -213,12 +216,31 @@ class TransactionShards:
             self._on_append(self._logs[index])
         for effect in outcome.effects:
             if self._durable is None and len(effect.partitions) <= MARKERS_AT_ONCE:
-                written, _ = whole(self._write_markers(effect))
-                self._note_markers(index, effect, written=written)
+                self._finish_at_once(index, effect)
             else:
                 task = asyncio.get_running_loop().create_task(self._finish(index, effect))
                 self._finishing[effect.transactional_id] = task
         self.deadlines.wake()
+
+    def _finish_at_once(self, index: int, effect: WriteMarkers) -> None:
+        try:
+            written, _ = whole(self._write_markers(effect))
+        except Exception as error:  # noqa: BLE001  # logged there
+            self._note_unexpected(effect.transactional_id, error)
+            written = False
+        self._note_markers(index, effect, written=written)
+
+    def _note_unexpected(self, transactional_id: str, error: Exception) -> None:
+        """Logs a bug. What is tried again each second is not told each second."""
+        if transactional_id in self._failing:
+            return
+        self._failing.add(transactional_id)
+        logger.error(
+            "the transaction of %s is decided and can't be finished; it is tried again each second, and readers of its "
+            "partitions wait (read_committed). Please report this",
+            transactional_id,
+            exc_info=error,
+        )
 
     async def _finish(self, index: int, effect: WriteMarkers) -> None:
         durable = self._durable
@@ -231,11 +253,16 @@ class TransactionShards:
         except LogError as error:
             logger.warning("the transaction of %s can't be finished yet: %s", effect.transactional_id, error)
             written = False
+        except Exception as error:  # noqa: BLE001  # logged there
+            self._note_unexpected(effect.transactional_id, error)
+            written = False
         del self._finishing[effect.transactional_id]
         self._note_markers(index, effect, written=written)
 
     def _note_markers(self, index: int, effect: WriteMarkers, *, written: bool) -> None:
         name = effect.transactional_id
+        if written:
+            self._failing.discard(name)
         event = MarkersWritten(name) if written else MarkersFailed(name)
         self._carry_out(index, self._shards[index].execute(event, self._now_ms()))
 
@@ -273,12 +300,18 @@ class TransactionShards:
 
     def tick(self) -> int | None:
         """Expires due timers, and returns the milliseconds until the next one, or None."""
-        now_ms = self._now_ms()
         for index, shard in enumerate(self._shards):
-            self._carry_out(index, shard.tick(now_ms))
+            self._carry_out(index, shard.tick(self._now_ms()))
         self.deadlines.reset()
+        # The clock moves the deadlines if it was set.
+        now_ms = self._now_ms()
         deadlines = [deadline for shard in self._shards if (deadline := shard.next_deadline_ms()) is not None]
         return max(0, min(deadlines) - now_ms) if deadlines else None
+
+    def move_deadlines(self, by_ms: int) -> None:
+        """Moves all deadlines with the clock, which was set forward by so much; negative: back."""
+        for shard in self._shards:
+            shard.move_deadlines(by_ms)
 
     def close(self) -> None:
         """Ends what waits for the disk; what is not finished then is finished at the next start."""

@@ -122,6 +122,18 @@ def failure(message: Message, code: ErrorCode) -> Message:
     return _FAILURES[message.NAME](message, code)
 
 
+def on_refused(
+    state: GroupsState, message: Message, code: ErrorCode, now_ms: int, config: GroupConfig
+) -> GroupDecision:
+    """Returns what follows, without any record, from a request that got a :func:`failure`.
+
+    If the assignment of a classic group's leader could not be stored, the members that wait for it get the error, too.
+    """
+    if not isinstance(message, types.SyncGroupRequest):
+        return NOTHING
+    return membership.unassigned(state.groups.get(message.group_id), message, code, now_ms, config.classic)
+
+
 @dataclass(frozen=True, slots=True)
 class _View:
     """The data that a request handler may read."""
@@ -371,6 +383,32 @@ def _failed_commit(request: types.OffsetCommitRequest, code: ErrorCode) -> Messa
     return response
 
 
+def _failed_fetch(request: types.OffsetFetchRequest, code: ErrorCode) -> Message:
+    response = types.OffsetFetchResponse(error_code=code)
+    for group in request.groups:
+        response.groups.append(response.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code))
+    return response
+
+
+def _failed_description(request: types.DescribeGroupsRequest, code: ErrorCode) -> Message:
+    group = types.DescribeGroupsResponse.DescribedGroup
+    return types.DescribeGroupsResponse(groups=[group(group_id=each, error_code=code) for each in request.groups])
+
+
+def _failed_consumer_description(request: types.ConsumerGroupDescribeRequest, code: ErrorCode) -> Message:
+    group = types.ConsumerGroupDescribeResponse.DescribedGroup
+    return types.ConsumerGroupDescribeResponse(
+        groups=[group(group_id=each, error_code=code) for each in request.group_ids]
+    )
+
+
+def _failed_streams_description(request: types.StreamsGroupDescribeRequest, code: ErrorCode) -> Message:
+    group = types.StreamsGroupDescribeResponse.DescribedGroup
+    return types.StreamsGroupDescribeResponse(
+        groups=[group(group_id=each, error_code=code) for each in request.group_ids]
+    )
+
+
 def _failed_delete(request: types.DeleteGroupsRequest, code: ErrorCode) -> Message:
     result = types.DeleteGroupsResponse.DeletableGroupResult
     return types.DeleteGroupsResponse(
@@ -383,8 +421,13 @@ _FAILURES: Mapping[str, Callable[[Any, ErrorCode], Message]] = {  # likewise
     "ConsumerGroupHeartbeatRequest": lambda request, code: consumer_error(Refused(code)),
     "OffsetCommitRequest": _failed_commit,
     "TxnOffsetCommitRequest": failed_commit,
+    "OffsetFetchRequest": _failed_fetch,
     "OffsetDeleteRequest": lambda request, code: types.OffsetDeleteResponse(error_code=code),
     "DeleteGroupsRequest": _failed_delete,
+    "ListGroupsRequest": lambda request, code: types.ListGroupsResponse(error_code=code),
+    "DescribeGroupsRequest": _failed_description,
+    "ConsumerGroupDescribeRequest": _failed_consumer_description,
+    "StreamsGroupDescribeRequest": _failed_streams_description,
     "JoinGroupRequest": lambda request, code: types.JoinGroupResponse(
         error_code=code, member_id=request.member_id, protocol_name=""
     ),

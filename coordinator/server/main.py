@@ -29,7 +29,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from coordinator.broker.broker import Broker, Surroundings
+from coordinator.broker.broker import Broker, of_this_machine
 from coordinator.broker.config_definitions import Value
 from coordinator.group.settings import InvalidConfigError
 from coordinator.group.state import UnknownRecordError
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LogError, OSError) as error:
         return _stop(_DIRECTORY, _unusable(options.data_dir, error))
     try:
-        broker = Broker(directory, configs, group_config, Surroundings())
+        broker = Broker(directory, configs, group_config, of_this_machine())
         broker.load()
         for entry in options.add_scram:
             add_scram(broker, entry)
@@ -233,7 +233,11 @@ def _announced(bootstrap: str, file: Path | None) -> Iterator[None]:
 
 
 async def serve(broker: Broker, listener: Listener, stopping: asyncio.Event) -> int:
-    """Serves until ``stopping`` is set; the exit code. A chore that fails ends the broker: nothing else would notice."""
+    """Serves until ``stopping`` is set; the exit code.
+
+    What fails for one group, transaction or partition is left to it. A chore that fails as a whole ends the broker: nothing
+    else would notice.
+    """
     loop = asyncio.get_running_loop()
     chores = [
         loop.create_task(_tick_groups(broker)),

@@ -4,7 +4,10 @@
    and replies go out. Nothing is asynchronous in here.
 2. A failed append leaves state, timers and soft state as they were; a waiting request is told to try again. A timer whose
    records could not be written is tried again a second later.
-3. At a load, the records of the log make the state. The machine applies them as it does live, so that a restart
+3. An unexpected exception is a bug, and concerns one group. What the event would have changed is known before anything is
+   written, so that nothing of it stays: not in the state, not in the log. The traceback is logged, the request gets an
+   error, a timer is tried again, less and less often. All else goes on.
+4. At a load, the records of the log make the state. The machine applies them as it does live, so that a restart
    continues with the same epochs and assignments.
 """
 
@@ -16,7 +19,7 @@ from typing import NamedTuple
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.listing import CONSUMER, STREAMS
-from coordinator.group.machine import failure, handle, on_loaded
+from coordinator.group.machine import failure, handle, on_loaded, on_refused
 from coordinator.group.state import EMPTY, GroupsState, UnknownRecordError, apply_all, apply_soft
 from coordinator.group.streams.departure import SESSION
 from coordinator.group.streams.state import StreamsGroup
@@ -29,6 +32,8 @@ from coordinator.group.values import (
     GroupRequest,
     PendingRecord,
     Reply,
+    RetentionDue,
+    TopicCreationFailed,
     TopicsChanged,
     TransactionEnd,
 )
@@ -43,7 +48,7 @@ from coordinator.shard.journal import (
 )
 from coordinator.shard.rebalance_meter import RebalanceMeter
 from coordinator.shard.rebalance_reasons import RebalanceReasons
-from coordinator.shard.timers import Timers
+from coordinator.shard.timers import RETRY_MS, Timers
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -59,17 +64,20 @@ from streamsrt.wire.schema import named_class
 
 logger = logging.getLogger("coordinator.groups")
 
-RETRY_MS = 1_000
 EXPIRING_OFFSET_VERSION = 1
 
 
 class EventOutcome(NamedTuple):
-    """The result of an event. ``end_offset`` is the offset after the shard's last record."""
+    """The result of an event. ``end_offset`` is the offset after the shard's last record.
+
+    ``failed``: the groups for which something that nobody asked for has failed. Who waits there would wait in vain.
+    """
 
     replies: list[Reply]
     effects: list[Effect]
     appended: bool
     end_offset: int
+    failed: tuple[str, ...] = ()
 
 
 class Settled(NamedTuple):
@@ -116,20 +124,25 @@ class Shard:
 
     def execute(self, event: Event, now_ms: int) -> EventOutcome:
         """Handles an event. The outcome has the replies that are due now, to this request or to earlier ones."""
-        decision = handle(self._state, event, now_ms, image=self._image, config=self._config)
         try:
+            decision = handle(self._state, event, now_ms, image=self._image, config=self._config)
             return self._carry_out(decision, now_ms, event)
         except AppendFailedError as failed:
-            return self._refuse(event, failed.code)
+            code = failed.code
+        except Exception:
+            logger.exception("%s failed and changed nothing; all else goes on. Please report this", _described(event))
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return self._refuse(event, code, now_ms)
 
     def end_transaction(self, control: ControlRecord, now_ms: int) -> None:
         """Writes the marker that ends a producer's transaction here: its offsets count from now on, or are dropped.
 
         Raises AppendFailedError, and then nothing has changed.
         """
-        append_marker(self._log, control, now_ms)
         end = TransactionEnd(control.producer_id, control.type is ControlType.COMMIT)
-        self._state = apply_all(self._state, (end,))
+        after = apply_all(self._state, (end,))
+        append_marker(self._log, control, now_ms)
+        self._state = after
 
     def settled(self, group_id: str, member_id: str) -> Settled | None:
         """Returns the data for the response to a member's heartbeat, if it belongs to a streams group."""
@@ -163,20 +176,43 @@ class Shard:
 
     def tick(self, now_ms: int) -> EventOutcome:
         """Handles all timers that are due."""
-        replies: list[Reply] = []
-        effects: list[Effect] = []
-        appended = False
+        outcomes: list[EventOutcome] = []
         while (key := self._timers.pop_due(now_ms)) is not None:
-            decision = handle(self._state, TimerExpired(key), now_ms, image=self._image, config=self._config)
+            event = TimerExpired(key)
             try:
-                outcome = self._carry_out(decision, now_ms, TimerExpired(key))
-            except AppendFailedError:
-                self._timers.set(key, now_ms + RETRY_MS)
-                continue
-            replies += outcome.replies
-            effects += outcome.effects
-            appended = appended or outcome.appended
-        return EventOutcome(replies, effects, appended, self._log.log_end_offset)
+                decision = handle(self._state, event, now_ms, image=self._image, config=self._config)
+                outcomes.append(self._carry_out(decision, now_ms, event))
+                self._timers.succeeded(key)
+            except AppendFailedError as failed:
+                if failed.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                    self._timers.set(key, now_ms + RETRY_MS)
+                else:
+                    outcomes.append(self._postpone(key, now_ms))
+            except Exception:
+                logger.exception("%s failed: please report this", _described(event))
+                outcomes.append(self._postpone(key, now_ms))
+        return EventOutcome(
+            [reply for each in outcomes for reply in each.replies],
+            [effect for each in outcomes for effect in each.effects],
+            any(each.appended for each in outcomes),
+            self._log.log_end_offset,
+            tuple(group_id for each in outcomes for group_id in each.failed),
+        )
+
+    def _postpone(self, key: TimerKey, now_ms: int) -> EventOutcome:
+        delay_ms = self._timers.postpone(key, now_ms)
+        logger.error(
+            "group %s: its timer %r is handled again in %d s, and has changed nothing; other groups go on. If the error "
+            "stays, delete the group when its members are stopped",
+            key.owner_id,
+            key.kind,
+            delay_ms // 1000,
+        )
+        return EventOutcome([], [], False, self._log.log_end_offset, (key.owner_id,))
+
+    def move_deadlines(self, by_ms: int) -> None:
+        """Moves all deadlines with the clock, which was set forward by so much; negative: back."""
+        self._timers.move(by_ms)
 
     def set_topics(self, image: TopicsImage, now_ms: int) -> EventOutcome:
         """Replaces the image of the topics; groups use it with their next heartbeat."""
@@ -190,21 +226,28 @@ class Shard:
 
     def _carry_out(self, decision: GroupDecision, now_ms: int, event: Event | None = None) -> EventOutcome:
         before = self._state
+        after = apply_all(before, _as_entries(decision)) if decision.records else before
+        for update in decision.soft:
+            after = apply_soft(after, update)
         if decision.records:
             self._append(decision, now_ms)
             self._note_rebalances(decision, now_ms)
-            self._state = apply_all(self._state, _as_entries(decision))
-        for update in decision.soft:
-            self._state = apply_soft(self._state, update)
+        self._state = after
+        self._timers.carry_out(decision.timers)
         if event is not None:
+            self._explain(event, decision, before, now_ms)
+        return EventOutcome(
+            list(decision.replies), list(decision.effects), bool(decision.records), self._log.log_end_offset
+        )
+
+    def _explain(self, event: Event, decision: GroupDecision, before: GroupsState, now_ms: int) -> None:
+        try:
             if decision.records:
                 self._reasons.note(event, decision, before, self._state, now_ms)
             for reply in decision.replies:
                 self._reasons.tell(event, reply.message)
-        self._timers.carry_out(decision.timers)
-        return EventOutcome(
-            list(decision.replies), list(decision.effects), bool(decision.records), self._log.log_end_offset
-        )
+        except Exception:
+            logger.exception("the reasons for a rebalance can't be told: please report this")
 
     def _append(self, decision: GroupDecision, now_ms: int) -> None:
         try:
@@ -227,11 +270,19 @@ class Shard:
             if getattr(self._state.groups.get(key.group_id), "epoch", 0) < value.epoch:
                 self.rebalances[kind].note(now_ms)
 
-    def _refuse(self, event: Event, code: ErrorCode) -> EventOutcome:
-        replies = []
+    def _refuse(self, event: Event, code: ErrorCode, now_ms: int) -> EventOutcome:
         if isinstance(event, GroupRequest):
-            replies.append(Reply(event.context.request_id, failure(event.message, code)))
-        return EventOutcome(replies, [], False, self._log.log_end_offset)
+            reply = Reply(event.context.request_id, failure(event.message, code))
+            try:
+                follows = self._carry_out(on_refused(self._state, event.message, code, now_ms, self._config), now_ms)
+            except Exception:
+                logger.exception("%s failed, and so did what follows: please report this", _described(event))
+                return EventOutcome([reply], [], False, self._log.log_end_offset)
+            return follows._replace(replies=[reply, *follows.replies])
+        failed: tuple[str, ...] = ()
+        if isinstance(event, RetentionDue) and code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            failed = event.group_ids
+        return EventOutcome([], [], False, self._log.log_end_offset, failed)
 
     def _entries(self) -> Iterator[Entry]:
         for producer_id, marker, rows in latest_rows(self._log):
@@ -242,6 +293,21 @@ class Shard:
                 yield from (_decoded(key, value) for key, value in rows)
             else:
                 yield from (PendingRecord(producer_id, _decoded(key, value)) for key, value in rows)
+
+
+def _described(event: Event) -> str:
+    match event:
+        case GroupRequest(context, message):
+            of_group = f" to group {message.group_id}" if hasattr(message, "group_id") else ""
+            return f"a {message.NAME}{of_group} from {context.client_id} at {context.client_host}"
+        case TimerExpired(key):
+            return f"the timer {key.kind!r} of group {key.owner_id}, member {key.member_id!r}"
+        case TopicCreationFailed(group_id):
+            return f"group {group_id}: the report that internal topics can't be created"
+        case RetentionDue(group_ids):
+            return f"the expiry of offsets of {len(group_ids)} groups ({', '.join(group_ids[:3])}, ...)"
+        case _:
+            return "news of the topics"
 
 
 def _as_entries(decision: GroupDecision) -> Iterable[Entry]:

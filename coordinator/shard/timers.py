@@ -1,4 +1,8 @@
-"""Deadlines by key. Setting one again is a dictionary write: the heap catches up when the old deadline is reached."""
+"""Deadlines by key. Setting one again is a dictionary write: the heap catches up when the old deadline is reached.
+
+Deadlines are by the machine's clock. When it is set, all of them move with it (:meth:`Timers.move`): what lasts ten seconds
+lasts ten seconds whatever the clock shows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import heapq
 from collections.abc import Iterable
 
 from coordinator.machine.values import CancelTimer, Timer, TimerChange, TimerKey
+
+RETRY_MS = 1_000
+RETRY_MAX_MS = 300_000
 
 
 class Timers:
@@ -15,6 +22,7 @@ class Timers:
         self._deadlines: dict[TimerKey, int] = {}
         self._heap: list[tuple[int, TimerKey]] = []
         self._queued: dict[TimerKey, int] = {}
+        self._postponed: dict[TimerKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -29,6 +37,25 @@ class Timers:
 
     def cancel(self, key: TimerKey) -> None:
         self._deadlines.pop(key, None)
+        self._postponed.pop(key, None)
+
+    def postpone(self, key: TimerKey, now_ms: int) -> int:
+        """Sets a timer that expired in vain, each time in a row twice as far; returns by how much."""
+        delay_ms = min(self._postponed.get(key, RETRY_MS // 2) * 2, RETRY_MAX_MS)
+        self._postponed[key] = delay_ms
+        self.set(key, now_ms + delay_ms)
+        return delay_ms
+
+    def succeeded(self, key: TimerKey) -> None:
+        """The timer expired, and was handled."""
+        self._postponed.pop(key, None)
+
+    def move(self, by_ms: int) -> None:
+        """Moves all deadlines: the clock was set forward by so much; negative: back."""
+        self._deadlines = {key: deadline_ms + by_ms for key, deadline_ms in self._deadlines.items()}
+        self._queued = dict(self._deadlines)
+        self._heap = [(deadline_ms, key) for key, deadline_ms in self._deadlines.items()]
+        heapq.heapify(self._heap)
 
     def carry_out(self, changes: Iterable[TimerChange]) -> None:
         """Applies a decision's changes of timers."""

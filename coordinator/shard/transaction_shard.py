@@ -4,6 +4,8 @@
    the answer goes out and effects begin. Nothing is asynchronous in here.
 2. A failed append leaves everything as it was; who asked is told to try again, a timer expires again a second later, and
    markers that could not be noted as written are written again.
+3. So does an unexpected exception, which is a bug: its traceback is logged, who asked gets an error, what is to be done for
+   the transaction is tried again, less and less often, and all other transactions go on.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from coordinator.machine.values import CoordinatorRecord, TimerExpired
+from coordinator.machine.values import CoordinatorRecord, TimerExpired, TimerKey
 from coordinator.shard.journal import AppendFailedError, CoordinatorLog, append_rows, read_journal
-from coordinator.shard.timers import Timers
+from coordinator.shard.timers import RETRY_MS, Timers
 from coordinator.txn.config import TransactionConfig
-from coordinator.txn.machine import handle, on_loaded
+from coordinator.txn.machine import MARKERS, handle, on_loaded
 from coordinator.txn.state import EMPTY, TransactionsState, apply_all, apply_soft
 from coordinator.txn.values import (
     Event,
@@ -38,8 +40,6 @@ from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.types import TransactionLogKey, TransactionLogValue
 
 logger = logging.getLogger("coordinator.transactions")
-
-RETRY_MS = 1_000
 
 
 class TransactionOutcome(NamedTuple):
@@ -72,13 +72,26 @@ class TransactionShard:
 
     def execute(self, event: Event, now_ms: int) -> TransactionOutcome:
         """Handles an event; the outcome has the response."""
-        decision = handle(self._state, event, now_ms, self._config)
         try:
-            return self._carry_out(decision, now_ms)
+            return self._carry_out(handle(self._state, event, now_ms, self._config), now_ms)
         except AppendFailedError as failed:
             if isinstance(event, MarkersWritten):
                 return self.execute(MarkersFailed(event.transactional_id), now_ms)
             return TransactionOutcome(ProducerReply(failed.code), (), False)
+        except Exception:
+            logger.exception("%s failed and changed nothing; all else goes on. Please report this", event)
+        if isinstance(event, MarkersWritten | MarkersFailed):
+            self._postpone(TimerKey(MARKERS, event.transactional_id), now_ms)
+        return TransactionOutcome(ProducerReply(ErrorCode.UNKNOWN_SERVER_ERROR), (), False)
+
+    def _postpone(self, key: TimerKey, now_ms: int) -> None:
+        delay_ms = self._timers.postpone(key, now_ms)
+        logger.error(
+            "transactional id %s: %r is tried again in %d s; other transactions go on",
+            key.owner_id,
+            key.kind,
+            delay_ms // 1000,
+        )
 
     def next_deadline_ms(self) -> int | None:
         """Returns when ``tick`` is due next; None if never."""
@@ -89,22 +102,37 @@ class TransactionShard:
         effects: list[WriteMarkers] = []
         appended = False
         while (key := self._timers.pop_due(now_ms)) is not None:
-            decision = handle(self._state, TimerExpired(key), now_ms, self._config)
             try:
-                outcome = self._carry_out(decision, now_ms)
-            except AppendFailedError:
-                self._timers.set(key, now_ms + RETRY_MS)
+                outcome = self._carry_out(handle(self._state, TimerExpired(key), now_ms, self._config), now_ms)
+            except AppendFailedError as failed:
+                if failed.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                    self._timers.set(key, now_ms + RETRY_MS)
+                else:
+                    self._postpone(key, now_ms)
                 continue
+            except Exception:
+                logger.exception(
+                    "the timer %r of transactional id %s failed: please report this", key.kind, key.owner_id
+                )
+                self._postpone(key, now_ms)
+                continue
+            if key.kind != MARKERS:
+                self._timers.succeeded(key)
             effects += outcome.effects
             appended = appended or outcome.appended
         return TransactionOutcome(None, tuple(effects), appended)
 
+    def move_deadlines(self, by_ms: int) -> None:
+        """Moves all deadlines with the clock, which was set forward by so much; negative: back."""
+        self._timers.move(by_ms)
+
     def _carry_out(self, decision: TransactionDecision, now_ms: int) -> TransactionOutcome:
+        after = apply_all(self._state, decision.records) if decision.records else self._state
+        for update in decision.soft:
+            after = apply_soft(after, update)
         if decision.records:
             self._append(decision.records, now_ms)
-            self._state = apply_all(self._state, decision.records)
-        for update in decision.soft:
-            self._state = apply_soft(self._state, update)
+        self._state = after
         self._timers.carry_out(decision.timers)
         return TransactionOutcome(next(iter(decision.replies), None), decision.effects, bool(decision.records))
 

@@ -78,7 +78,8 @@ def on_loaded(state: TransactionsState, now_ms: int, config: TransactionConfig) 
         if transaction.status.is_prepared:
             effects.append(_markers(transaction))
         elif transaction.status == TransactionState.ONGOING:
-            timers.append(_timeout(transaction))
+            # The clock may have been set back since.
+            timers.append(_timeout(replace(transaction, start_ms=min(transaction.start_ms, now_ms))))
         else:
             timers.append(_expiration(name, transaction.update_ms, config))
     return Decision(timers=tuple(timers), effects=tuple(effects))

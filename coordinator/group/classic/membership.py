@@ -106,6 +106,26 @@ def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorC
     return ErrorCode.NONE
 
 
+def unassigned(
+    group: object, request: SyncGroupRequest, code: ErrorCode, now_ms: int, config: ClassicConfig
+) -> GroupDecision:
+    """The leader's assignment could not be stored: those that wait for it get the error, and all members join again.
+
+    ``group``: whatever group has the name.
+    """
+    if not isinstance(group, ClassicGroup) or group.live.state is not GroupState.COMPLETING_REBALANCE:
+        return NOTHING
+    live = group.live
+    if (request.member_id, request.generation_id) != (live.leader, live.generation):
+        return NOTHING
+    change = ClassicChange(group, now_ms, config)
+    for name in live.syncing:
+        change.fence(name, code, name)
+        change.keep_session(name)
+    change.prepare()
+    return change.decision()
+
+
 def leave(
     group: ClassicGroup | None,
     request: LeaveGroupRequest,

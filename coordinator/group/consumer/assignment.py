@@ -49,6 +49,15 @@ def target_records(
             error,
         )
         return []
+    except Exception:
+        logger.exception(
+            "assignor %s failed for epoch %d of group %s, whose members keep what they have; if it is not one of this "
+            "broker's, mend it",
+            assignor.name,
+            group.epoch,
+            group.group_id,
+        )
+        return []
     records = [
         target_record(group.group_id, name, targets.get(name, ()))
         for name in sorted(group.members)

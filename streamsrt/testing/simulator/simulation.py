@@ -163,12 +163,16 @@ class Simulation:
     def _until(self, is_over: Callable[[], bool], seconds: float) -> None:
         self.loop.run_until(lambda: bool(self._violation) or is_over(), self.loop.time() + seconds)
 
+    def _broker_failure(self) -> str:
+        error = self.broker.failure() or self.trace.failure
+        return "" if error is None else "the broker failed:\n" + "".join(traceback.format_exception(error))
+
     def _verdict(self) -> str | None:
         if self.loop.errors:
             error = self.loop.errors[0]["exception"]
             return "a program failed:\n" + "".join(traceback.format_exception(error))
-        if self._violation:
-            return self._violation
+        if violation := self._broker_failure() or self._violation:
+            return violation
         if not self._settled:
             return f"not settled {self._settle_s:g} s after faults have stopped: {self._why_not or self._backlog()}"
         return None
@@ -206,9 +210,7 @@ class Simulation:
             self.monitor.check_offsets()
         except ViolationError as violation:
             self._violation = str(violation)
-        broker_failure = self.broker.failure()
-        if broker_failure is not None:
-            self._violation = "the broker failed:\n" + "".join(traceback.format_exception(broker_failure))
+        self._violation = self._broker_failure() or self._violation
         if self._is_calm and not self._left:
             self._why_not = self.monitor.why_not_settled(self.instances)
             self._settled = not self._why_not

@@ -11,6 +11,8 @@ from streamsrt.testing.simulator.hosts import HOST
 
 _KEPT_LINES = 2_000
 _LOGGERS = ("streamsrt", "coordinator")
+_GOES_ON = frozenset({"coordinator.groups", "coordinator.transactions", "coordinator.broker"})
+"""The broker goes on after an unexpected exception and logs it here; a simulation does not."""
 
 
 class Trace(logging.Handler):
@@ -20,6 +22,8 @@ class Trace(logging.Handler):
         super().__init__(logging.INFO)
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.counts: Counter[str] = Counter()
+        self.failure: BaseException | None = None
+        """The first unexpected exception that the broker has logged."""
         self._time_s = time_s
         self.unspoken = ""
         """A path that differs from run to run, and is left out."""
@@ -41,6 +45,8 @@ class Trace(logging.Handler):
         host = HOST.get()
         if host is not None and not host.is_dead:
             self.note(host.name, record.getMessage())
+            if record.exc_info and record.name in _GOES_ON:
+                self.failure = self.failure or record.exc_info[1]
 
     def __enter__(self) -> Trace:
         for name in _LOGGERS:

@@ -33,6 +33,8 @@ class InProcessBroker:
     def __init__(self, path: Path, configs: Mapping[str, str] | None = None) -> None:
         self.path = path
         self.now_ms = START_MS
+        self.set_ms = 0
+        """By how much the clock was set meanwhile."""
         self._given = dict(configs or {})
         self._ids = 0
         self.principal = ANONYMOUS
@@ -42,9 +44,9 @@ class InProcessBroker:
         configs, group_config = read_configs(None, [f"{key}={value}" for key, value in self._given.items()])
         directory = LogDirectory(self.path)
         try:
-            self.broker = Broker(
-                directory, configs, group_config, Surroundings(lambda: self.now_ms, self._random_bytes)
-            )
+            clocks = (lambda: self.now_ms + self.set_ms), (lambda: self.now_ms)
+            surroundings = Surroundings(clocks[0], self._random_bytes, clocks[1])
+            self.broker = Broker(directory, configs, group_config, surroundings)
             self.broker.port = 9092
             self.broker.load()
         except BaseException:

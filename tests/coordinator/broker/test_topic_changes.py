@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,23 @@ async def asked(broker: InProcessBroker, *messages: types.Message, between: Call
 
 def directories(broker: InProcessBroker, name: str) -> int:
     return len(list(broker.path.glob(f"{name}-*[0-9]")))
+
+
+def test_topics_with_the_default_count_are_counted(
+    make_broker: Callable[[Mapping[str, str]], InProcessBroker],
+) -> None:
+    """They counted as none: all were made while everybody else waited, however many."""
+    broker = make_broker({"num.partitions": "40"})
+    message = creation("t", -1)
+
+    async def create() -> None:
+        answer = broker.send(message)
+        assert isawaitable(answer)
+        assert count_of(broker, "t") == 0
+        await answer
+        assert count_of(broker, "t") == 40
+
+    asyncio.run(create())
 
 
 def test_others_are_served_in_between(broker: InProcessBroker) -> None:

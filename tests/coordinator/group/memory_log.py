@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from coordinator.log.errors import LogClosedError
@@ -25,7 +26,10 @@ class Read(NamedTuple):
 
 
 class MemoryLog:
-    """Keeps whole batches. ``fail_next`` appends are refused as a closed log refuses them."""
+    """Keeps whole batches. ``fail_next`` appends are refused as a closed log refuses them.
+
+    ``failure``: what an append of these batches raises.
+    """
 
     log_start_offset = 0
 
@@ -33,11 +37,15 @@ class MemoryLog:
         self.batches: list[bytes] = []
         self.log_end_offset = 0
         self.fail_next = 0
+        self.failure: Callable[[bytes], Exception | None] = lambda batches: None
 
     def append(self, batches: bytes, *, now_ms: int, from_coordinator: bool = False) -> Appended:
         if self.fail_next:
             self.fail_next -= 1
             raise LogClosedError("closed for the test")
+        failure = self.failure(batches)
+        if failure is not None:
+            raise failure
         header = read_header(batches)
         head = patch_base_offset(batches, self.log_end_offset, 0)
         self.batches.append(bytes(head) + bytes(batches[len(head) :]))

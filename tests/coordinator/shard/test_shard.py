@@ -11,6 +11,7 @@ from coordinator.group.state import UnknownRecordError
 from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext, TopicCreationFailed
 from coordinator.log.config import Fsync, LogConfig
 from coordinator.log.directory import LogDirectory
+from coordinator.log.errors import RecordTooLargeError
 from coordinator.shard.shard import Shard
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
@@ -94,6 +95,62 @@ def test_a_failed_append_leaves_everything_as_it_was() -> None:
     assert shard.next_deadline_ms() == 47_000
     assert shard.tick(47_000).appended
     assert shard.state.groups["g"].is_empty
+
+
+@pytest.mark.usefixtures("in_production")
+def test_an_unexpected_exception_concerns_one_request(caplog: pytest.LogCaptureFixture) -> None:
+    """It closed the client's connection, which then sent its request again and again; a describe of all groups, too."""
+    shard, log = shard_with()
+    ask(shard, join())
+    state, timers = shard.state, shard.timers.as_dict()
+    log.failure = lambda batches: ZeroDivisionError("a bug")
+    assert ask(shard, beat(member_epoch=-1)).error_code == -1
+    assert (shard.state, shard.timers.as_dict()) == (state, timers)
+    assert "StreamsGroupHeartbeatRequest to group g from client at /host failed" in caplog.text
+    assert "ZeroDivisionError: a bug" in caplog.text
+    log.failure = lambda batches: None
+    assert ask(shard, beat(member_epoch=-1)).error_code == 0
+
+
+@pytest.mark.usefixtures("in_production")
+@pytest.mark.parametrize("failure", [ZeroDivisionError("a bug"), RecordTooLargeError("too large")])
+def test_a_timer_that_fails_is_tried_again_ever_less_often_and_keeps_no_other_group_waiting(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception ended the broker; a record that is too large was tried each second."""
+    shard, log = shard_with()
+    ask(shard, join(group_id="bad"))
+    ask(shard, join(group_id="good"))
+    log.failure = lambda batches: failure if b"bad" in batches else None
+    outcome = shard.tick(46_000)
+    assert outcome.failed == ("bad",)
+    assert shard.state.groups["good"].is_empty
+    assert not shard.state.groups["bad"].is_empty
+    delays_s, now_ms = [], 46_000
+    for _ in range(11):
+        due_ms = shard.next_deadline_ms()
+        assert due_ms is not None
+        delays_s.append((due_ms - now_ms) // 1000)
+        now_ms = due_ms
+        assert shard.tick(now_ms).failed == ("bad",)
+    assert delays_s == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert "group bad: its timer 'session' is handled again in 300 s" in caplog.text
+    log.failure = lambda batches: None
+    assert shard.tick(now_ms + 300_000).failed == ()
+    assert shard.state.groups["bad"].is_empty
+
+
+def test_deadlines_move_with_the_clock() -> None:
+    shard, _ = shard_with()
+    ask(shard, join())
+    deadline_ms = shard.next_deadline_ms()
+    assert deadline_ms is not None
+    for by_ms in (3_600_000, -7_200_000):
+        shard.move_deadlines(by_ms)
+        deadline_ms += by_ms
+        assert shard.next_deadline_ms() == deadline_ms
+        assert not shard.tick(deadline_ms - 1).appended
+    assert shard.tick(deadline_ms).appended
 
 
 def test_a_member_too_large_for_a_record_is_refused() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.classic.state import GroupState
+from coordinator.log.errors import RecordTooLargeError
 from streamsrt.wire import types
 from streamsrt.wire.messages import encode_record_value
 from tests.coordinator.group.classic.scene import (
@@ -128,8 +129,9 @@ def test_records_that_could_not_be_written() -> None:
     assert scene.answers[waiting].error_code == 0
     scene.log.fail_next = 1
     assert scene.answer(sync_request("i-u1", 1, {"i-u1": b"a"})).error_code == 15
-    assert scene.live.state is GroupState.COMPLETING_REBALANCE
-    assert bytes(scene.answer(sync_request("i-u1", 1, {"i-u1": b"a"})).assignment) == b"a"
+    assert scene.live.state is GroupState.PREPARING_REBALANCE
+    assert scene.answer(join_request("i-u1", group_instance_id="i")).generation_id == 2
+    assert bytes(scene.answer(sync_request("i-u1", 2, {"i-u1": b"a"})).assignment) == b"a"
     scene.log.fail_next = 1
     assert scene.answer(join_request(group_instance_id="i")).error_code == 15
     assert scene.live.static_members == {"i": "i-u1"}
@@ -138,6 +140,25 @@ def test_records_that_could_not_be_written() -> None:
     scene.log.fail_next = 1
     scene.passes(12_000)
     assert scene.live.state is GroupState.EMPTY
+
+
+@pytest.mark.requirement("GA-033")
+def test_whoever_waits_for_an_assignment_that_can_not_be_written_gets_the_error() -> None:
+    """As on Apache Kafka; it was told to the leader only, and the others waited for it to join again, or to die."""
+    scene = Scene()
+    leader, other = scene.stable(2)
+    for name in (leader, other):
+        scene.ask(join_request(name))
+    generation = scene.live.generation
+    waiting = scene.ask(sync_request(other, generation))
+    assert waiting not in scene.answers
+    scene.log.failure = lambda batches: RecordTooLargeError("too large")
+    assert scene.answer(sync_request(leader, generation, {other: b"a"})).error_code == -1
+    assert scene.answers[waiting].error_code == -1
+    assert scene.live.state is GroupState.PREPARING_REBALANCE
+    scene.log.failure = lambda batches: None
+    joined = [scene.ask(join_request(name)) for name in (other, leader)]
+    assert {scene.answers[each].generation_id for each in joined} == {generation + 1}
 
 
 def test_a_group_that_has_grown_too_large_for_its_setting() -> None:

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from coordinator.group import transactional
+from coordinator.group import machine, transactional
 from streamsrt.client.values import OffsetAndMetadata
 from streamsrt.errors import UserError
 from streamsrt.membership.values import ReportOwned, Tasks
@@ -199,3 +199,14 @@ def test_the_call_that_repeats_a_failure_gives_the_same_run() -> None:
     with pytest.raises(SimulationFailure) as again:
         eval(first.value.call, {"simulate": simulate, "Faults": Faults, **known})
     assert again.value.trace == first.value.trace
+
+
+def test_an_exception_that_the_broker_survives_ends_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on after one, which would hide it."""
+
+    def fail(view: object, request: object) -> NoReturn:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setitem(machine._HANDLERS, "JoinGroupRequest", fail)  # type: ignore[misc, unused-ignore]
+    with pytest.raises(SimulationFailure, match=r"(?s)the broker failed.*ZeroDivisionError: a bug"):
+        simulate(word_count(), inputs=LINES, protocol="classic", faults=NO_FAULTS, expected={}, settle_s=20.0)
