@@ -6,7 +6,7 @@ import base64
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +16,18 @@ from streamsrt.assignment.configuration import configure
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Subtopology, topology_of
-from streamsrt.client.interface import Administering, GroupMember
+from streamsrt.client.interface import Administering, GroupMember, Network
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
+from streamsrt.client.values import ClientConfig, DeliveryTimeoutError, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import ConfigError, MissingTopicError, RequestFailedError, StreamsError, UserError
+from streamsrt.errors import (
+    BrokerError,
+    ConfigError,
+    MissingTopicError,
+    RequestFailedError,
+    StreamsError,
+    UserError,
+)
 from streamsrt.membership.member import Member
 from streamsrt.membership.statuses import ADVICE
 from streamsrt.membership.told_parts import parts_tag
@@ -137,7 +144,7 @@ def assemble(
             config, topology, task_config, network, directory, replica, surroundings.now_ms()
         ),
     )
-    routing = Routing(stores, partitions, own_host(config))
+    routing = Routing(stores, partitions.look_up, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
     membership = membership_of(config, topology, str(directory.process_id), surroundings.new_id())
     member = joined(config, membership, on_disk, network, surroundings)
@@ -230,7 +237,7 @@ def changelogs_of(topology: Topology, application_id: str) -> frozenset[str]:
 
 
 def _task_settings(
-    config: StreamsConfig, topology: Topology, task_config: TaskConfig, partitions: Callable[[str], int]
+    config: StreamsConfig, topology: Topology, task_config: TaskConfig, partitions: PartitionCounts
 ) -> TaskSettings:
     globals_too = bool(topology.global_subtopologies)
     return TaskSettings(
@@ -245,6 +252,7 @@ def _task_settings(
         input_buffer_bytes=2 * config.max_partition_fetch_bytes,
         all_input_bytes=config.fetch_buffer_bytes,
         partitions_of_topic=partitions,
+        note_partitions=partitions.note,
         task_timeout_ms=config.task_timeout_ms,
         state_cleanup_delay_ms=config.state_cleanup_delay_ms,
         may_be_beside_java=config.subtopology_id == "number",
@@ -444,16 +452,24 @@ def _named_topics(part: Subtopology) -> set[str]:
 
 
 class PartitionCounts:
-    """Looks up the partition count of output topics, once per topic until :meth:`forget`. Raises MissingTopicError."""
+    """The partition count of output topics, each looked up once until :meth:`forget`."""
 
-    def __init__(self, network: NetworkThread) -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
         self._known: dict[str, int] = {}
 
-    def forget(self) -> None:
-        self._known.clear()
-
     def __call__(self, topic: str) -> int:
+        """For a result: the cluster's silence is not the record's fault, so no handler is asked, and the tasks start over.
+        Raises MissingTopicError, DeliveryTimeoutError."""
+        try:
+            return self.look_up(topic)
+        except BrokerError as error:
+            raise DeliveryTimeoutError(
+                f"the partitions of topic {topic!r} can't be looked up: {error}", topic
+            ) from error
+
+    def look_up(self, topic: str) -> int:
+        """Raises MissingTopicError, BrokerError."""
         count = self._known.get(topic)
         if count is None:
             count = self._network.admin.partitions_for([topic]).get(topic)
@@ -464,6 +480,14 @@ class PartitionCounts:
                 )
             self._known[topic] = count
         return count
+
+    def note(self, counts: Mapping[str, int]) -> None:
+        """Takes over the counts of topics that are not known yet: those that tasks go by stay until these start over."""
+        for topic, count in counts.items():
+            self._known.setdefault(topic, count)
+
+    def forget(self) -> None:
+        self._known.clear()
 
 
 def without_old_state(directory: StateDirectory, config: StreamsConfig) -> StateDirectory:

@@ -181,6 +181,7 @@ class Supervisor:
             if self._stopping is None:
                 self._fill()
             self._wait(self._interval_s)
+            self._notice_ended()
             self._report()
             if self._stopping is not None and time.monotonic() > self._stop_at_s + _STOP_TIMEOUT_S:
                 self._kill()
@@ -293,6 +294,20 @@ class Supervisor:
                 self._failed += 1
                 self._failure = self._failure or message
                 self._stop(GroupMembershipOperation.DEFAULT)
+
+    def _notice_ended(self) -> None:
+        """Notices workers that have ended while their control does not: a process that one has started, such as one of a
+        pool, holds it open."""
+        for worker in list(self._workers.values()):
+            if os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            while self._is_known(worker) and worker.control.poll():
+                self._take_message(worker)
+            if self._is_known(worker):
+                self._gone(worker)
+
+    def _is_known(self, worker: _Worker) -> bool:
+        return self._workers.get(worker.index) is worker
 
     def _gone(self, worker: _Worker) -> None:
         _, status = os.waitpid(worker.pid, 0)

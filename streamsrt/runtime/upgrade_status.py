@@ -163,6 +163,9 @@ class UpgradeWatch:
 
     def status(self, now: GroupFacts, at_s: float) -> UpgradeStatus:
         """Returns the status at this moment."""
+        present = {member.member_id for member in now.members}
+        self._seen = {key: seen for key, seen in self._seen.items() if key[0] in present}
+        self._speeds = {key: speed for key, speed in self._speeds.items() if key[0] in present}
         for member in now.members:
             for task, offset in member.offsets.items():
                 self._note((member.member_id, task), at_s, offset)

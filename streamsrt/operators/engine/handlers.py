@@ -117,7 +117,11 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
         "partition": str(context.partition),
         "offset": str(context.offset),
     }
-    added = tuple((ERROR_HEADER_PREFIX + name, None if v is None else v.encode()) for name, v in fields.items())
+    # A text may have half of a surrogate pair, such as one out of JSON. Java writes a question mark, too.
+    added = tuple(
+        (ERROR_HEADER_PREFIX + name, None if text is None else text.encode(errors="replace"))
+        for name, text in fields.items()
+    )
     headers = (*context.source_headers, *added)
     timestamp = context.timestamp if context.source_timestamp < 0 else context.source_timestamp
     return DeadLetter(topic, context.source_key, context.source_value, timestamp, headers)

@@ -96,9 +96,8 @@ class StartPositionFinder:
             )
         if missing:
             raise NotThereYetError(missing)
-        for topic in sorted(outputs):
-            # Requested now, so that no batch has to wait for the cluster.
-            self._settings.partitions_of_topic(topic)
+        # No batch has to wait for the cluster.
+        self._settings.note_partitions({topic: counts[topic] for topic in outputs})
         # A topic may have fewer partitions than another one of the same subtopology.
         return TaskPartitions(
             changelogs, [(topic, partition) for topic, partition in sources if partition < counts[topic]]

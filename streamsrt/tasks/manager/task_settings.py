@@ -21,6 +21,9 @@ class TaskSettings:
     input_buffer_bytes: int
     """Of one partition."""
     partitions_of_topic: Callable[[str], int]
+    """Of an output topic, for a result. Raises MissingTopicError, DeliveryTimeoutError."""
+    note_partitions: Callable[[Mapping[str, int]], None] = lambda counts: None
+    """Told how many partitions output topics have, before tasks write to them."""
     all_input_bytes: int = 64 << 20
     uncommitted_max_bytes: int = 16 << 20
     task_timeout_ms: int = 300_000

@@ -471,3 +471,19 @@ def test_a_name_that_no_topic_may_have_fails_in_processing(name: str) -> None:
             pytest.raises(ProcessingError, match="not a valid topic name"),
         ):
             driver.pipe_raw("in", b"k", b"bad", 1)
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_an_error_with_half_of_a_surrogate_pair_has_a_letter(generate: bool) -> None:
+    def refuse(value: str) -> str:
+        raise ValueError(f"{value} \ud800")
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).map_values(refuse).to("out", value=serdes.string)
+    config = {DLQ: "dlq", "processing.exception.handler": "continue"}
+    with TopologyTestDriver(builder.build(), config, generate=generate) as driver:
+        driver.pipe_raw("in", b"k", b"half", 5)
+        (letter,) = driver.producer_history
+    headers = dict(letter.headers)
+    assert headers["__streams.errors.message"] == b"half ?"
+    assert (headers["__streams.errors.stacktrace"] or b"").endswith(b"ValueError: half ?\n")

@@ -109,6 +109,36 @@ def pids(processes: StreamProcesses) -> dict[str, int]:
     return {task.task_id: task.lag_records for task in processes.summary.progress.tasks}
 
 
+@pytest.fixture
+def begotten(tmp_path: Path) -> Iterator[Callable[[int, Connection], None]]:
+    """What workers do that start a process which outlives them, as one of a pool does."""
+
+    def work(index: int, control: Connection) -> None:
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pause()
+        (tmp_path / str(child)).touch()
+        obedient(index, control)
+
+    yield work
+    for path in tmp_path.iterdir():
+        os.kill(int(path.name), signal.SIGKILL)
+
+
+def test_a_process_that_a_worker_has_started_hides_no_end_of_a_worker(
+    begotten: Callable[[int, Connection], None], make: Callable[..., StreamProcesses]
+) -> None:
+    processes = make(begotten, 2)
+    wait_until(lambda: processes.summary.state is State.RUNNING, "both run")
+    killed = pids(processes)["a_1"]
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: pids(processes).get("a_1", killed) != killed, "it is replaced")
+    wait_until(lambda: processes.summary.state is State.RUNNING, "both run again")
+    processes.stop(DEFAULT)
+    assert processes.join(PATIENCE_S)
+
+
 def test_workers_run_until_they_are_told_to_stop(make: Callable[..., StreamProcesses]) -> None:
     processes = make(obedient, 3)
     wait_until(lambda: processes.summary.state is State.RUNNING, "all three run")

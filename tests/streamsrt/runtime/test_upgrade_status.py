@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -541,3 +543,20 @@ def test_a_version_that_fails_says_first_that_the_old_instances_go_on() -> None:
     assert advice_to_failing(group(member("b", 1)), 1) == ""
     unknown = replace(group(member("a", None), member("b", None)), kind="classic", state="PreparingRebalance")
     assert "see what to do with streamsrt upgrade status --group app" in advice_to_failing(unknown, 1)
+
+
+def test_nothing_is_kept_of_members_that_are_gone() -> None:
+    """A console looks at a group for weeks, and instances that start again are other members."""
+    watch = UpgradeWatch()
+    for number in range(50):
+        for offset in (1, 2):
+            watch.status(group(member(f"m{number}", 1, **warming(offset, 9))), 2.0 * number + offset)
+    tracemalloc.start()
+    try:
+        for number in range(50, 1_050):
+            for offset in (1, 2):
+                watch.status(group(member(f"m{number}", 1, **warming(offset, 9))), 2.0 * number + offset)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 50_000
+    finally:
+        tracemalloc.stop()
