@@ -378,3 +378,27 @@ def test_a_record_that_fails_behind_a_changed_store_is_not_lost(case: str, cache
     read_and_commit(run, [failing])
     assert run.written.topics["out"] == expected.written.topics["out"]
     assert final_rows(run.task) == final_rows(expected.task)
+
+
+def test_an_asof_join_that_fails_for_a_record_that_waited_finds_its_match_after_the_next_start() -> None:
+    """The record that let it go lets it go again, before it lets the match expire."""
+    is_broken = True
+
+    def joined(left: str, right: str) -> str:
+        if is_broken:
+            raise ValueError("broken")
+        return left + right
+
+    builder = StreamsBuilder()
+    left, right = builder.stream("left", **TEXT), builder.stream("right", **TEXT)
+    left.join_asof(right, joined, 8, grace=4).to("out", **TEXT)
+    run = Run(builder.build())
+    read_and_commit(run, [Piped("right", "k", "r", 1, ()), Piped("left", "k", "l", 2, ())])
+    lets_go = [Piped("right", "k", "far", 1000, ())]
+    with pytest.raises(RecordError, match="broken"):
+        run.feed(lets_go)
+    run.commit()
+    is_broken = False
+    run.restart()
+    read_and_commit(run, [*lets_go, Piped("right", "k", "far", 1001, ())])
+    assert [value for _, value, *_ in run.written.topics["out"]] == [b"lr"]
