@@ -281,15 +281,17 @@ class Runner:
                 generated.run(keys, *rest)
                 return
             except BaseException as error:  # a user's function may raise anything
-                if isinstance(error, RecordError | StateError):
+                if isinstance(error, RecordError | StateError) or generated.is_done(error):
                     # Refused by the collector, or a store can't be used: nothing of the run may count as done.
                     self.failed_index = start
+                    if isinstance(error, StreamsError):
+                        error.is_in_order = False
                     raise
                 index = self.failed_index = len(columns.keys) - length_hint(keys) - 1
                 try:
                     self._skip_or_raise(generated, error, index)
                 except RecordError as failure:
-                    failure.is_in_order = not self.env.lets_go
+                    failure.is_in_order = failure.is_in_order and not self.env.lets_go
                     raise
                 start = index + 1
             raw_keys, *rest = [column[start:] for column in arguments]
@@ -388,22 +390,6 @@ class Runner:
         partitions: Sequence[tuple[str, int]],
         columns: RecordColumns | MergedColumns,
     ) -> None:
-        try:
-            self._run_path(sources, partitions, columns)
-        except StreamsError as failure:
-            env = self.env
-            if env.batches or env.is_calling or env.lets_go or not isinstance(failure, RecordError):
-                # Records before this one still wait at an operator over batches, or results of theirs are to be forwarded:
-                # they are not done. And where no record is to blame, it is not known how far the run has come.
-                failure.is_in_order = False
-            raise
-
-    def _run_path(
-        self,
-        sources: Sequence[str],
-        partitions: Sequence[tuple[str, int]],
-        columns: RecordColumns | MergedColumns,
-    ) -> None:
         """On processor nodes. ``sources``, ``partitions``: of the columns, or of each of their parts."""
         inputs = [self._input(source) for source in sources]
         is_processed = False
@@ -425,6 +411,7 @@ class Runner:
         columns: RecordColumns | MergedColumns,
     ) -> None:
         position, (first, *others) = RunPosition(partitions, columns), inputs
+        env = self.env
         try:
             if first.take_run is None or others or self._expiry.stores or columns.headers is not None:
                 self._run_rows(inputs, position)
@@ -432,8 +419,14 @@ class Runner:
                 rows = zip(position.keys, columns.values, columns.timestamps, strict=False)
                 failed = partial(self._undecodable, position, first.source)
                 first.take_run(rows, position, first.from_key, first.from_value, failed)
-            self.env.outside_of_records()
-            self.env.finish_batches()
+            env.outside_of_records()
+            env.finish_batches()
+        except StreamsError as failure:
+            if env.batches or env.is_calling or env.lets_go or not isinstance(failure, RecordError):
+                # Records before this one still wait at an operator over batches, or results of theirs are to be forwarded:
+                # they are not done. And where no record is to blame, it is not known how far the run has come.
+                failure.is_in_order = False
+            raise
         finally:
             self.failed_index = position.index
 

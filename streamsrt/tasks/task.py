@@ -3,7 +3,8 @@
 1. Batches go in (:meth:`Task.add_batch`), runs are processed (:meth:`Task.process`), results go to the collector. The
    only I/O goes through the stores and the collector that it was given; time is an argument.
 2. A record that fails raises a RecordError that says which record it is. Everything before it is done. The failed
-   record and the following ones stay buffered.
+   record and the following ones stay buffered. Where the record has changed a store before it failed, the error says so
+   (``is_in_order``), and nothing may be committed: read again, it would find what it had left behind.
 3. A commit has two halves. :meth:`Task.prepare_commit` flushes the caches into the collector and returns the offsets that
    are done. When everything that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch
    with the end of its changelog, and offsets may be committed (at least once). A crash in between leaves a store that is
@@ -16,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -622,6 +623,11 @@ class Task:
             "failed_processing": counted.failed_processing,
             "failed_production": counted.failed_production,
         }
+
+    @property
+    def letter_topics(self) -> Collection[str]:
+        """The topics that it has sent dead letters to."""
+        return self._runner.env.letter_topics
 
     @property
     def user_metrics(self) -> UserMetrics:

@@ -295,6 +295,10 @@ class Generated:
     origins: list[tuple[str, Stage]]
     takes_places: bool = False
 
+    def is_done(self, error: BaseException) -> bool:
+        """Whether the loop was over when the function raised ``error``: what it has written was refused."""
+        return not self.origin(error)[0]
+
     def origin(self, error: BaseException) -> tuple[str, Stage]:
         """The node, and what it was doing, when the function raised ``error``."""
         traceback = error.__traceback__

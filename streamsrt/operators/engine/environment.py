@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 from traceback import walk_tb
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, TypeVar
 
 from streamsrt.errors import OutageError, ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.engine.gathered_output import GatheredOutput
@@ -43,6 +43,7 @@ CHANGES_OF_A_RUN_MAX: Final = 1 << 32
 PUNCTUATIONS: Final = "punctuations by stream time"
 """The name under which they are passed on."""
 _CHECK_INTERVAL_S: Final = 0.5
+Failure = TypeVar("Failure", bound=RecordError)
 
 
 SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
@@ -138,8 +139,7 @@ class Environment:
         self.collect = self.output.collect
         self.counters = counters
         self.stream_times = stream_times
-        self.task_partition = task_partition
-        self.task_id = f"{plan.subtopology.id}_{task_partition}"
+        self.task_partition, self.task_id = task_partition, f"{plan.subtopology.id}_{task_partition}"
         self.partitions_of_topic = partitions_of_topic
         self.sequence = count(step=CHANGES_OF_A_RUN_MAX)
         """Orders the changes of a cache. A run of records takes one number, and counts its changes on from it."""
@@ -175,6 +175,7 @@ class Environment:
         """How many records that were read are left to the next start."""
         self.letters: dict[tuple[str, int], int] = {}
         """By input partition, the largest offset of a record that has a dead letter."""
+        self.letter_topics: set[str] = set()
         self.while_calling: Callable[[], None] = lambda: None
         """Called now and then while :meth:`finish_calls` waits."""
         self.is_finishing = False
@@ -290,6 +291,7 @@ class Environment:
         result, letters = self.plan.handlers.ask(handler, context, error, always_fails=always_fails)
         for letter in letters:
             self.collect(letter.topic, [letter.key], [letter.value], [letter.timestamp], [letter.headers])
+            self.letter_topics.add(letter.topic)
         if letters:
             partition = context.topic, context.partition
             self.letters[partition] = max(context.offset, self.letters.get(partition, -1))
@@ -589,12 +591,7 @@ def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
     message = f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). {advice}"
     if isinstance(error, UpcastError):
         message = f"{error.with_advice} ({where(plan, context)})"
-    return ProcessingError(
-        message,
-        context.topic,
-        context.partition,
-        context.offset,
-    )
+    return _failure(ProcessingError, plan, context, message)
 
 
 def raise_outage(
@@ -603,9 +600,16 @@ def raise_outage(
     """Ends the processing for an outage, about which no handler is asked. ``kind``: of the error that is raised."""
     advice = "The record is not at fault: no handler was asked about it, and it is processed after the next start"
     message = f"{error} ({where(plan, context)}). {advice}"
-    failure = kind(message, context.topic, context.partition, context.offset)
+    failure = _failure(kind, plan, context, message)
     failure.exit_code = error.exit_code
     raise failure from error
+
+
+def _failure(kind: type[Failure], plan: ResolvedSubtopology, context: ErrorContext, message: str) -> Failure:
+    failure = kind(message, context.topic, context.partition, context.offset)
+    # A commit of what came before would contain what the record has changed.
+    failure.is_in_order = _node(plan, context.node) is None or not plan.has_changed(context.node)
+    return failure
 
 
 def is_mistake(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> bool:
@@ -623,13 +627,11 @@ def production_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
         advice = (
             ": a value of a type that the serde does not accept is an error in the program, and no handler can skip it"
         )
-    return ProductionError(
+    message = (
         f"a result can't be written: {_why_unwritten(error)} ({where(plan, context)}"
-        f"{_written(plan, context.node)}). Correct the serde{advice}",
-        context.topic,
-        context.partition,
-        context.offset,
+        f"{_written(plan, context.node)}). Correct the serde{advice}"
     )
+    return _failure(ProductionError, plan, context, message)
 
 
 _TAKEN: Mapping[str, type] = {"required argument is not an integer": int, "required argument is not a float": float}

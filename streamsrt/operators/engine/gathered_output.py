@@ -3,7 +3,9 @@
 1. A collector takes columns. Handing over a record at a time costs several times what the record itself costs.
 2. Records for one topic keep their order, however their partitions are chosen. Between topics there is no order.
 3. Outside of these records are handed over at once.
-4. A topic is looked up with its first record of a run, so that a missing one fails where it is written to. What the
+4. A run that is not to be committed hands over nothing: what is kept in stores would get into their changelogs before the
+   results that follow from it are written.
+5. A topic is looked up with its first record of a run, so that a missing one fails where it is written to. What the
    collector refuses later is no single record's: nothing of the run counts as done.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from streamsrt.errors import StreamsError
 from streamsrt.operators.engine.placement import Choice
 from streamsrt.state.columns import Headers
 
@@ -60,9 +63,13 @@ class TopicOutput:
         headers = [*self._headers, *[()] * (count - len(self._headers))] if self._headers else None
         choices = [*self._choices, *[None] * (count - len(self._choices))] if self._choices else None
         columns = self.topic, self.keys[:], self.values[:], self.timestamps[:], headers
+        self.clear()
+        collect(*columns, self.partition if choices is None else choices)
+
+    def clear(self) -> None:
+        """Forgets the records."""
         for column in (self.keys, self.values, self.timestamps, self._headers, self._choices):
             column.clear()
-        collect(*columns, self.partition if choices is None else choices)
 
 
 class GatheredOutput:
@@ -83,11 +90,14 @@ class GatheredOutput:
         self._depth += 1
         self.is_gathering = self.gathers
 
-    def __exit__(self, *failure: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, *_: object) -> None:
         self._depth -= 1
         if not self._depth:
             self.is_gathering = False
-            self.hand_over()
+            if isinstance(failure, StreamsError) and not failure.is_in_order:
+                self.discard()
+            else:
+                self.hand_over()
 
     def to(self, topic: str, partition: int | None = None) -> TopicOutput:
         """Returns where records for a topic are added."""
@@ -112,6 +122,12 @@ class GatheredOutput:
         if before is not None:
             before.hand_over(self._collect)
         self._collect(topic, keys, *columns, **placed)
+
+    def discard(self) -> None:
+        """Forgets all that waits."""
+        while self._waiting:
+            _, output = self._waiting.popitem()
+            output.clear()
 
     def hand_over(self) -> None:
         """Hands over all that waits."""

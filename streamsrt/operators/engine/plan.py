@@ -19,7 +19,9 @@ from streamsrt.state.snapshots import Values
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.graph.operations.traits import (
+    Code,
     FromParent,
+    Rereading,
     RowSource,
     derived_row,
     emits_on_close,
@@ -227,6 +229,25 @@ class ResolvedSubtopology:
         if store is not None:
             return rows_of(self.specs[store]) is RowsOfKey.VERSIONS
         return isinstance(traits_of(node.operation).row, FromParent) and self.is_versioned(node.parents[0])
+
+    def has_changed(self, name: str) -> bool:
+        """Whether a record that fails in a node may have changed a store before: one of a processor, or one whose changes
+        are forwarded at once. Such a record is not the same when it is read again."""
+        node = self.subtopology.node(name)
+        if isinstance(node, SourceNode):
+            return False
+        if isinstance(node, ProcessorNode) and traits_of(node.operation).code is Code.PROCESSOR and node.stores:
+            return True
+        return any(self._forwards_changed(parent) for parent in node.parents)
+
+    def _forwards_changed(self, name: str) -> bool:
+        node = self.subtopology.node(name)
+        if not isinstance(node, ProcessorNode):
+            return False
+        store = own_store(node.operation)
+        if traits_of(node.operation).rereading is not Rereading.NOTHING and node.stores:
+            return store is None or not self.is_cached(store)
+        return any(self._forwards_changed(parent) for parent in node.parents)
 
     def serde_or_default(self, own: ProgramSerde | None, what: Literal["key", "value"], where: str) -> ProgramSerde:
         """A serde that an operation itself needs. Raises ConfigError where there is none."""

@@ -165,17 +165,20 @@ class _Asof:
         """Moves stream time, and joins what has waited long enough."""
         if timestamp <= self.time.ms:
             return
+        if self.waiting is not None:
+            self._let_go(self.waiting, timestamp, forward)
+        # Not before: where that fails, the record lets go again what still waits when it is read again.
         self.time.ms = timestamp
-        if self.waiting is None:
-            return
+
+    def _let_go(self, waiting: _Waiting, timestamp: int, forward: Forward) -> None:
         env = self.env
-        while (found := self.waiting.first_until(timestamp - self.op.grace_ms)) is not None:
+        while (found := waiting.first_until(timestamp - self.op.grace_ms)) is not None:
             raw, value, of_ms, headers, origin = found
             record = (self.key_serde.deserialize(raw), self.value_serde.deserialize(value), of_ms, headers)
             with env.of_earlier(self.name, *record, partial(_as_kept, raw, value, of_ms, headers), origin):
                 env.came_unknown = origin is None
                 self.join(raw, *record, forward)
-            self.waiting.remove_first(timestamp)
+            waiting.remove_first(timestamp)
 
     def join(
         self, raw: bytes | None, key: object, value: object, timestamp: int, headers: Headers, forward: Forward

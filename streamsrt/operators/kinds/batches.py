@@ -31,6 +31,7 @@ from streamsrt.state.columns import Headers
 from topology.graph import nodes
 from topology.graph.operations.batches import MapAsync, MapBatches
 from topology.spec.processor import RecordMetadata
+from topology.spec.windows import END_OF_TIME_MS
 
 _COLUMNS = ("key", "value", "timestamp")
 
@@ -107,7 +108,8 @@ def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
 
     def work(records: list[BufferedRecord]) -> None:
         try:
-            rows = list(to_rows(op.fn(to_frame(records))))
+            found = to_rows(op.fn(to_frame(records)))
+            rows = [(key, value, _whole_ms(timestamp)) for key, value, timestamp in found]
         except UserError:
             raise
         except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
@@ -121,7 +123,7 @@ def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
         for (key, value, timestamp), record in zip(rows, origins(rows, records), strict=False):
             batch.be_at(record)
             with suppress(SkippedAtSinkError):
-                made.forward(key, value, int(timestamp), ())
+                made.forward(key, value, timestamp, ())
 
     batch = Batch(builder.env, made, work)
     return batch.gather
@@ -186,6 +188,13 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[BufferedRecor
         return _rows({str(column): frame[column].tolist() for column in frame.columns}, name, unpack=op.unpack)
 
     return (to_arrow, from_arrow) if op.frame == "arrow" else (to_pandas, from_pandas)
+
+
+def _whole_ms(timestamp: Any) -> int:
+    ms = int(timestamp)
+    if not 0 <= ms <= END_OF_TIME_MS:
+        raise ValueError(f"the function returned a row with the timestamp {timestamp!r}: give milliseconds since 1970")
+    return ms
 
 
 def _columns(records: Sequence[BufferedRecord], *, unpack: bool) -> dict[str, list[object]]:

@@ -114,7 +114,7 @@ class StreamThread:
         manager: TaskManager,
         committer: Committing,
         *,
-        flush_outputs: Callable[[], None],
+        flush_outputs: Callable[..., None],
         now_ms: Callable[[], int],
         clock_ahead_ms: Callable[[], int] = int,
         on_state: Callable[[State], None],
@@ -560,9 +560,11 @@ class StreamThread:
                 self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
             else:
                 if isinstance(error, RecordError) and not self._committer.is_atomic:
-                    # The dead letter of the failed record. Other results may be written twice: at least once.
+                    # The dead letter of the failed record. What its stores keep must not be in their changelogs before the
+                    # results that follow from it are written.
                     self._network.producer.forget_failure()
-                    self._flush_outputs()
+                    running = self._manager.running()
+                    self._flush_outputs({topic for owned in running for topic in owned.task.letter_topics})
                     self._network.producer.flush(_ADMIN_TIMEOUT_S)
                 self._committer.forget()
                 self.on_undone()

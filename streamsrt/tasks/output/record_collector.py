@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Protocol
@@ -491,10 +491,12 @@ class RecordCollector:
         """Drops unsent output, and what is known of the topics."""
         self._topics.clear()
 
-    def flush(self) -> None:
-        """Encodes and sends everything that is buffered."""
+    def flush(self, only: Collection[str] | None = None) -> None:
+        """Encodes and sends what is buffered, ``only`` for these topics; None: for all."""
         # While it sends, a dead letter may be the first record of its topic.
         for topic, known in tuple(self._topics.items()):
+            if only is not None and topic not in only:
+                continue
             for partition in sorted(known.touched):
                 columns = known.columns[partition]
                 if columns:

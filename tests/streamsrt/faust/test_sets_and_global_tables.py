@@ -88,7 +88,7 @@ FAUSTS = [
 
 def logged(test: TestApp, *entries: tuple[bytes, bytes]) -> None:
     for key, value in entries:
-        test.driver._capture.add("shop-seen-changelog", [key], [value], [0], None, 0)
+        test.driver._produced.add("shop-seen-changelog", [key], [value], [0], None, 0)
 
 
 def test_changes_that_faust_has_written_are_taken_over() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,13 @@ from streamsrt.errors import (
     StreamsError,
 )
 from streamsrt.membership.values import Tasks
+from streamsrt.operators.engine.handlers import ExceptionHandlers
 from streamsrt.runtime.failures import commits_at_the_end
 from streamsrt.tasks.error_policy import ErrorAction, action_for
 from streamsrt.tasks.manager.owned_task import OwnedTask
-from tests.streamsrt.rig import Rig, number
+from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.rig import APPLICATION_ID, Rig, number
+from topology import StreamsBuilder, Topology, serdes
 
 CASES = [
     (DeliveryTimeoutError("late"), ErrorAction.START_OVER),
@@ -68,3 +72,31 @@ def test_the_thread_does_what_the_table_says(
     is_committed = ("in", 0) in rig.network.admin.offsets
     assert is_committed == commits_at_the_end(error, is_atomic=False)
     assert is_committed == (action is ErrorAction.END_COMMITTED or isinstance(error, ProcessingError))
+
+
+def once_each(text: Callable[[str], str]) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    first = stream.deduplicate(lambda key, value: key, 100, serde=serdes.string, store="seen")
+    first.map_values(text).to("out", key=serdes.string, value=serdes.string)
+    return builder.build()
+
+
+def test_a_record_that_fails_behind_a_changed_store_is_written_after_the_next_start(tmp_path: Path) -> None:
+    """Neither a commit nor the flush of its dead letter may write that its id came: it would be dropped as a duplicate."""
+    network = InProcessNetwork({"in": 1, "out": 1, "dlq": 1, f"{APPLICATION_ID}-seen-changelog": 1})
+    network.write(("in", 0), [(b"a", b"x"), (b"b", b"y")])
+    handlers = ExceptionHandlers(dead_letter_topic="dlq")
+    tasks = Tasks(active=frozenset({(once_each(str).subtopologies[0].id, 0)}))
+    rig = Rig(tmp_path, once_each(lambda value: str(int(value))), network, handlers=handlers)
+    rig.give(tasks)
+    with pytest.raises(ProcessingError, match="in-0 offset 0"):
+        rig.thread.run(lambda _: False)
+    rig.close()
+    assert [key for key, _ in network.read("dlq")] == [b"a"]
+    rig = Rig(tmp_path, once_each(str.upper), network)
+    rig.give(tasks)
+    rig.iterate(8)
+    rig.commit()
+    rig.close()
+    assert network.read("out") == [(b"a", b"X"), (b"b", b"Y")]

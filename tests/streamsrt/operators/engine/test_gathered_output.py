@@ -9,6 +9,7 @@ import pytest
 
 from streamsrt.errors import MissingTopicError, ProductionError
 from streamsrt.operators.engine.gathered_output import GatheredOutput
+from streamsrt.operators.engine.handlers import ExceptionHandlers, log_and_continue
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, new_task
 from topology import ProcessorContext, Record, StreamsBuilder, Topology, serdes
 
@@ -141,4 +142,24 @@ def test_of_a_run_whose_records_the_collector_refuses_nothing_is_done() -> None:
     with pytest.raises(ProductionError) as failure:
         task.process(100, 0)
     assert task.buffered_records == 2
+    assert not failure.value.is_in_order
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_no_record_is_skipped_where_the_collector_has_no_topic(generate: bool) -> None:
+    """Those that are handed over together are not the last one's."""
+
+    class Missing(Written):
+        def add(self, topic: str, keys: Sequence[bytes | None], *columns: Any) -> None:
+            raise MissingTopicError("gone")
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.map_values(str.upper).to("out", key=serdes.string, value=serdes.string)
+    handlers = ExceptionHandlers(processing=log_and_continue, production=log_and_continue)
+    task = new_task(builder.build(), Missing(), generate=generate, handlers=handlers)
+    task.add_batch("in", 0, columns_of(ROWS[:2], 7))
+    with pytest.raises(MissingTopicError) as failure:
+        task.process(100, 0)
+    assert task.counters()["dropped"] == 0
     assert not failure.value.is_in_order

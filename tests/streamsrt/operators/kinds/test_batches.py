@@ -327,3 +327,18 @@ def test_ids_are_forgotten_when_their_time_is_over() -> None:
     driver.read(("k", "a", 0), ("k", "b", 50), ("k", "c", 1000))
     commit(driver.task)
     assert [row[0] for row in final_rows(driver.task)["seen"]] == [b"c"]
+
+
+@pytest.mark.parametrize("timestamp", [None, float("nan"), -5])
+def test_a_row_without_a_valid_timestamp_is_a_failure_of_its_record(timestamp: float | None) -> None:
+    def changed(table: pa.Table) -> pa.Table:
+        times = [timestamp if value == "bad" else 1 for value in table["value"].to_pylist()]
+        return table.set_column(table.schema.get_field_index("timestamp"), "timestamp", pa.array(times))
+
+    text: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
+    builder = StreamsBuilder()
+    builder.stream("in", **text).map_batches(changed, frame="arrow").to("out", **text)
+    run = Run(builder.build(), handlers=ExceptionHandlers(processing=log_and_continue))
+    run.feed([Piped("in", "a", "good", 1, ()), Piped("in", "b", "bad", 2, ())])
+    assert [key for key, *_ in run.written.topics["out"]] == [b"a"]
+    assert run.task.counters()["failed_processing"] == 1
