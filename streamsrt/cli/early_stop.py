@@ -68,6 +68,9 @@ def early_stop(arguments: Sequence[str]) -> Iterator[None]:
     if not runs_an_application(arguments) or threading.current_thread() is not threading.main_thread():
         yield
         return
+    # Its initialization takes for granted that what it imports can be imported: an exception by a signal would be a crash.
+    import orjson  # noqa: F401
+
     before = {number: signal.getsignal(number) for number in _USUAL}
     try:
         with _sent_again_if_dropped():

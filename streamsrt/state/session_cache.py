@@ -132,14 +132,15 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
             return None
         return entries[-1]
 
-    def extend(self, entry: SessionEntry, end: int) -> bool:
-        """Lets the last session of a key end later, where nobody knows of it yet: it was made since the last flush."""
-        if not entry.dirty or entry.old is not None:
-            return False
+    def may_end_later(self, entry: SessionEntry) -> bool:
+        """Whether nobody knows of the session yet: it was made since the last flush."""
+        return entry.dirty and entry.old is None
+
+    def extend(self, entry: SessionEntry, end: int) -> None:
+        """Lets the last session of a key end later, which it must be free to do."""
         entry.end = end
         if end > self.newest_end:
             self.newest_end = end
-        return True
 
     def count_if_expired(self, end: int) -> None:
         """Counts a session that was just put where it is beyond retention."""

@@ -155,9 +155,16 @@ class Sessions:
             found = self._cache.find(raw, timestamp - self._gap, timestamp + self._gap)
         elif timestamp > last.end + self._gap:
             found = ()
-        elif self._quiet and max(last.end, timestamp) >= closed and self._holds(last, timestamp):
+        elif (
+            self._quiet
+            and max(last.end, timestamp) >= closed
+            and (timestamp <= last.end or self._cache.may_end_later(last))
+        ):
             # Sessions of a key are more than a gap apart: no other one is near.
-            self._cache.change(last, self._grow(key, value, last.value), timestamp, headers, self._next_sequence())
+            aggregate = self._grow(key, value, last.value)
+            if timestamp > last.end:
+                self._extend(last, timestamp)
+            self._cache.change(last, aggregate, timestamp, headers, self._next_sequence())
             return ()
         else:
             found = (last,)
@@ -169,15 +176,10 @@ class Sessions:
             return ()
         return self._merged(raw, key, value, timestamp, headers, found)
 
-    def _holds(self, last: SessionEntry, timestamp: int) -> bool:
-        """Whether the record lies in the session, or the session could be made longer as it is."""
-        if timestamp <= last.end:
-            return True
-        if not self._cache.extend(last, timestamp):
-            return False
+    def _extend(self, last: SessionEntry, end: int) -> None:
+        self._cache.extend(last, end)
         if self.closing is not None:
-            self.closing.note(last.key, last.start, timestamp)
-        return True
+            self.closing.note(last.key, last.start, end)
 
     def _merged(
         self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers, found: Sequence[SessionEntry]

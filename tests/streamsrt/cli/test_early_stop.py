@@ -208,6 +208,29 @@ def test_ctrl_c_at_any_import_shows_no_traceback(
     assert (done.returncode, done.stderr.replace(SAID, "")) == (130, "")
 
 
+@pytest.mark.parametrize("module", ["dataclasses", "datetime", "enum", "json", "uuid", "zoneinfo"])
+def test_ctrl_c_while_orjson_imports_what_it_needs_is_no_crash(module: str) -> None:
+    """Its initialization in C takes for granted that imports succeed."""
+    program = f"""
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.modules.pop({module!r}, None)
+sys.meta_path.insert(0, Finder())
+import streamsrt.cli
+streamsrt.cli.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "run", "m:t"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    # 2: nothing imports it, and the application is not there.
+    assert done.returncode in {130, 2}
+
+
 def test_ctrl_c_at_the_very_end_shows_no_traceback() -> None:
     program = "import atexit, os; atexit.register(os.kill, os.getpid(), 2); from streamsrt.cli import main; main()"
     done = subprocess.run(

@@ -36,6 +36,7 @@ from topology import (
     Suppressed,
     TimeWindows,
     Topology,
+    Windowed,
     serdes,
 )
 
@@ -402,3 +403,24 @@ def test_an_asof_join_that_fails_for_a_record_that_waited_finds_its_match_after_
     run.restart()
     read_and_commit(run, [*lets_go, Piped("right", "k", "far", 1001, ())])
     assert [value for _, value, *_ in run.written.topics["out"]] == [b"lr"]
+
+
+@pytest.mark.parametrize("emit", [EmitStrategy.ON_WINDOW_CLOSE, EmitStrategy.ON_WINDOW_UPDATE])
+@pytest.mark.parametrize("cache_max_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_skipped_record_makes_no_session_longer(emit: EmitStrategy, cache_max_bytes: int, generate: bool) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", **TEXT).group_by_key().windowed_by(SessionWindows(2_000, grace=40_000))
+    grouped = grouped.emit_strategy(emit)
+    grouped.aggregate(lambda: "", appended, lambda _key, one, other: one + other, store=Store("rows", **TEXT))
+    config = {**SKIPPING, "statestore.cache.max.bytes": cache_max_bytes}
+    with TopologyTestDriver(builder.build(), config, generate=generate, commit="manual") as driver:
+        records = driver.create_input_topic("in", serdes.string, serdes.string)
+        for key, value, timestamp in [("k", "a", 0), ("k", "bad", 1500)]:
+            records.pipe_input(key, value, timestamp)
+        for key, value, timestamp in [("j", "a", 0), ("j", "bad", 1500), ("j", "b", 3000)]:
+            records.pipe_input(key, value, timestamp)
+        driver.commit()
+        found = [(key, value) for name in driver.store_names() for key, value in contents(driver, name)]
+    expected = [(Windowed("j", 0, 0), "a"), (Windowed("j", 3000, 3000), "b"), (Windowed("k", 0, 0), "a")]
+    assert sorted(found) == expected
