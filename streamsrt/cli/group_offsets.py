@@ -96,7 +96,7 @@ def reset_offsets(
         raise ConfigError(f"give exactly one target: {', '.join(given)}")
     target = _target(*wanted[0])
     with cluster(bootstrap_servers) as network:
-        stopped = _stopped(network, group)
+        stopped = _stopped(network, group, topics or ())
         partitions = _partitions(network, stopped, topics)
         offsets = _within(network, partitions, target(network, stopped, partitions))
         rows = [
@@ -169,10 +169,14 @@ def _delete(network: NetworkThread, group: str, partitions: Collection[TopicPart
             raise RequestFailedError(f"offsets of group {group!r} were not deleted: {error_name(code)}", code)
 
 
-def _stopped(network: NetworkThread, group: str) -> StoppedGroup:
-    """Raises ConfigError for a group that has members, and RequestFailedError for one that is not there."""
-    topology = None
-    if kind_of_group(network, group) == "classic":
+def _stopped(network: NetworkThread, group: str, topics: Collection[str]) -> StoppedGroup:
+    """``topics``: as they are given. Raises ConfigError for a group that has members, and for one that is not there, if no
+    topics are given."""
+    topology, members = None, 0
+    if topics and all(each.group_id != group for each in network.admin.list_groups()):
+        # An application that reads nothing without an offset (offset_reset="none") can't make its group.
+        note(f"there is no group {group} yet")
+    elif kind_of_group(network, group) == "classic":
         # Nobody keeps the topology of a classic group without members: what it reads is what it has committed.
         members = len(described_classic_group(network, group).members)
     else:
@@ -187,6 +191,9 @@ def _stopped(network: NetworkThread, group: str) -> StoppedGroup:
     internal |= {name for name in network.admin.topics() if name.startswith(f"{group}-") and name.endswith(_INTERNAL)}
     committed = network.admin.committed(group)
     read = {name for part in parts for name in part.source_topics} | {topic for topic, _ in committed}
+    if not read:
+        # Nobody knows what it reads.
+        read = {name for name, _ in map(_named, topics)}
     return StoppedGroup(group, committed, frozenset(read - internal), frozenset(internal))
 
 

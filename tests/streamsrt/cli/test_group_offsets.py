@@ -139,6 +139,25 @@ def test_mistakes(on_broker: Command, streams: KafkaStreams, running: threading.
     assert on_broker("groups", "reset-offsets", "nobody", "--to-earliest").code == 2
 
 
+def test_an_application_that_needs_offsets_gets_its_first_ones(
+    on_broker: Command, bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    on_broker("topics", "create", topic, "--partitions", 2)
+    on_broker("produce", topic, "--key-separator", ":", stdin="a:1\nb:2\nd:3\na:4\n")
+    builder, read = StreamsBuilder(), list[str]()
+    builder.stream(topic, key=serdes.string, value=serdes.string, offset_reset="none").foreach(
+        lambda _key, value: read.append(value)
+    )
+    config = {"application.id": f"{topic}-app", "bootstrap.servers": bootstrap_servers, "state.dir": tmp_path}
+    with pytest.raises(UserError, match="no offset is committed"):
+        KafkaStreams(builder.build(), config).run(until="quiet")
+    offsets = ("groups", "reset-offsets", f"{topic}-app", "--topic", topic, "--to-earliest")
+    assert moves(on_broker(*offsets, "--json").rows) == [("-", 0), ("-", 0)]
+    assert on_broker(*offsets, "--execute").code == 0
+    KafkaStreams(builder.build(), config).run(until="quiet")
+    assert sorted(read) == ["1", "2", "3", "4"]
+
+
 def test_offsets_are_deleted(on_broker: Command, streams: KafkaStreams, topic: str) -> None:
     streams.run(until="quiet")
     group = f"{topic}-app"
