@@ -263,8 +263,13 @@ def _mark_dirty(c: Compiler, op: operations.Aggregate, entry: str, was: str) -> 
         e.line(f"{entry}.old = {was}")
         e.line(f"{dirty}({entry})")
         if op.windows is not None:
-            cache = e.bind("cache", c.caches[op.store])
-            e.line(f"if {entry}.start > {cache}.newest_start: {cache}.newest_start = {entry}.start")
+            cache = cache_of(WindowCache, c.caches, op.store)
+            changed_at = e.bind("changed_at", cache.changed_at)
+            newest = f"newest_{changed_at}"
+            e.setup(f"{newest} = -1")
+            with e.block(f"if {entry}.start > {newest}:"):
+                e.line(f"{newest} = {entry}.start")
+                e.line(f"{changed_at}({newest})")
 
 
 def _compute(
