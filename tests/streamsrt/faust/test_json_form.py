@@ -65,7 +65,7 @@ def test_keys_have_the_form_of_orjson_where_it_is_asked_for(monkeypatch: pytest.
 def test_rows_in_the_own_form_are_restored(monkeypatch: pytest.MonkeyPatch, form: str, own: bytes) -> None:
     monkeypatch.setenv(VARIABLE, form)
     with TestApp(an_app_that_counts()) as test:
-        test.driver._capture.add(CHANGELOG, [own], [b"41"], [0], None, 0)
+        test.driver._produced.add(CHANGELOG, [own], [b"41"], [0], None, 0)
         test.driver.restart()
         test.send("orders", value="café")
         assert test.table("totals") == {"café": 42}
@@ -76,7 +76,7 @@ def test_rows_in_the_other_form_are_refused(monkeypatch: pytest.MonkeyPatch, for
     monkeypatch.setenv(VARIABLE, form)
     wanted = "json" if form == "orjson" else "orjson"
     with TestApp(an_app_that_counts()) as test:
-        test.driver._capture.add(CHANGELOG, [b'"tea"', other], [b"1", b"41"], [0, 0], None, 0)
+        test.driver._produced.add(CHANGELOG, [b'"tea"', other], [b"1", b"41"], [0, 0], None, 0)
         with pytest.raises((UserError, ProcessingError), match=rf"{VARIABLE}={wanted}.*{OTHER_KEYS_VARIABLE}=ignore"):
             test.driver.restart()
 
@@ -84,7 +84,7 @@ def test_rows_in_the_other_form_are_refused(monkeypatch: pytest.MonkeyPatch, for
 def test_rows_in_the_other_form_can_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OTHER_KEYS_VARIABLE, "ignore")
     with TestApp(an_app_that_counts()) as test:
-        test.driver._capture.add(CHANGELOG, [ORJSON_KEY], [b"41"], [0], None, 0)
+        test.driver._produced.add(CHANGELOG, [ORJSON_KEY], [b"41"], [0], None, 0)
         test.driver.restart()
         test.send("orders", value="café")
         keys = [each.key for each in test.driver.producer_history if each.topic == CHANGELOG]
@@ -95,8 +95,8 @@ def test_keys_that_both_write_alike_are_nobodys() -> None:
     """Among them control characters, what looks like an escape, deleted rows, and keys that are bytes."""
     alike = [json.dumps(each).encode() for each in ("tea", "a\nb\x01", "\\u00e9")]
     with TestApp(an_app_that_counts()) as test:
-        test.driver._capture.add(CHANGELOG, alike, [b"1"] * len(alike), [0] * len(alike), None, 0)
-        test.driver._capture.add(CHANGELOG, [ORJSON_KEY, b"\xff\x00"], [None, b"1"], [0, 0], None, 0)
+        test.driver._produced.add(CHANGELOG, alike, [b"1"] * len(alike), [0] * len(alike), None, 0)
+        test.driver._produced.add(CHANGELOG, [ORJSON_KEY, b"\xff\x00"], [None, b"1"], [0, 0], None, 0)
         test.driver.restart()
         test.send("orders", value="tea")
         assert test.table("totals")["tea"] == 2
@@ -112,7 +112,7 @@ def test_windows_in_the_other_form_are_refused() -> None:
             totals[order] += 1
 
     with TestApp(app) as test:
-        test.driver._capture.add(CHANGELOG, ['["café",[0.0,9.9]]'.encode()], [b"41"], [0], None, 0)
+        test.driver._produced.add(CHANGELOG, ['["café",[0.0,9.9]]'.encode()], [b"41"], [0], None, 0)
         with pytest.raises((UserError, ProcessingError), match=f"{VARIABLE}=orjson"):
             test.driver.restart()
 
@@ -127,7 +127,7 @@ def test_sets_in_the_other_form_are_refused() -> None:
             seen[order].add(order)
 
     with TestApp(app) as test:
-        test.driver._capture.add(CHANGELOG, ['[15.0,"café"]'.encode()], [b'[["a"],[]]'], [0], None, 0)
+        test.driver._produced.add(CHANGELOG, ['[15.0,"café"]'.encode()], [b'[["a"],[]]'], [0], None, 0)
         with pytest.raises((UserError, ProcessingError), match=f"{VARIABLE}=orjson"):
             test.driver.restart()
 
