@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsInt
 
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import (
@@ -190,7 +190,7 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[BufferedRecor
     return (to_arrow, from_arrow) if op.frame == "arrow" else (to_pandas, from_pandas)
 
 
-def _whole_ms(timestamp: Any) -> int:
+def _whole_ms(timestamp: SupportsInt) -> int:
     ms = int(timestamp)
     if not 0 <= ms <= END_OF_TIME_MS:
         raise ValueError(f"the function returned a row with the timestamp {timestamp!r}: give milliseconds since 1970")
