@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from streamsrt.errors import StreamsError
+from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.placement import Choice
 from streamsrt.state.columns import Headers
 
@@ -94,7 +94,9 @@ class GatheredOutput:
         self._depth -= 1
         if not self._depth:
             self.is_gathering = False
-            if isinstance(failure, StreamsError) and not failure.is_in_order:
+            # Where the program itself is wrong (a suppression that is full), all ends as in Kafka Streams.
+            is_mistake = failure is not None and isinstance(failure.__cause__, UserError)
+            if isinstance(failure, StreamsError) and not failure.is_in_order and not is_mistake:
                 self.discard()
             else:
                 self.hand_over()
