@@ -14,6 +14,8 @@ logger = logging.getLogger("coordinator.broker")
 
 STEP_MIN_MS = 20
 """Smaller differences are left until they add up: the two clocks are not read at the same moment."""
+_DOUBT_MS = 2
+"""If more passed between two readings, this thread was interrupted: what differs then is no step of a clock."""
 _TOLD_MS = 1_000
 
 
@@ -30,9 +32,10 @@ class SteppedClock:
         self._offset_ms = now_ms() - steady_ms()
 
     def __call__(self) -> int:
+        began_ms = self._steady_ms()
         now_ms = self._now_ms()
-        by_ms = now_ms - self._steady_ms() - self._offset_ms
-        if not -STEP_MIN_MS < by_ms < STEP_MIN_MS:
+        by_ms = now_ms - began_ms - self._offset_ms
+        if not -STEP_MIN_MS < by_ms < STEP_MIN_MS and self._steady_ms() - began_ms <= _DOUBT_MS:
             self._step(by_ms)
         return now_ms
 

@@ -101,3 +101,20 @@ def test_a_step_is_told_once_and_small_differences_when_they_add_up(caplog: pyte
     assert steps == [20, -5_001]
     (message,) = caplog.messages
     assert "was set back by 5.0 s" in message
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_an_interruption_between_two_readings_is_no_step(is_read_first: bool) -> None:
+    now_ms, steps = 1_000_000, list[int]()
+    interrupted_ms = 0
+
+    def system_ms() -> int:
+        nonlocal now_ms, interrupted_ms
+        before_ms, now_ms, interrupted_ms = now_ms, now_ms + interrupted_ms, 0
+        return before_ms if is_read_first else now_ms
+
+    clock = SteppedClock(system_ms, lambda: now_ms, steps.append)
+    interrupted_ms = 300
+    assert clock() == (1_000_000 if is_read_first else 1_000_300)
+    assert clock() == 1_000_300
+    assert not steps
