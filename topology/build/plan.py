@@ -257,11 +257,12 @@ class TableState:
         return tuple(dict.fromkeys(store for table in above for store in table.materialize()))
 
     def closing_ms(self) -> int | None:
-        """How long after its end a window of the table is closed; None where it has no windows that close."""
+        """How long after its end a window of the table is closed: of two joined tables the longer time, because rows of
+        either one change the result. None where it has no windows that close."""
         if self.closes_after_ms is not None:
             return self.closes_after_ms
         above = self.sides if self.parent is None else (self.parent,)
-        return next((found for table in above if (found := table.closing_ms()) is not None), None)
+        return max((found for table in above if (found := table.closing_ms()) is not None), default=None)
 
     def session_gap(self) -> int:
         """The gap between the sessions that the table's keys are; 0 where they are not."""
@@ -269,10 +270,12 @@ class TableState:
         return self.session_gap_ms or max((table.session_gap() for table in above), default=0)
 
     def is_versioned(self) -> bool:
-        """Whether the table's changes are versions: of its own store, or of the one that it is derived from."""
+        """Whether the table's changes are versions: of its own store, of that of its sides by which it is asked, or of the
+        one that it is derived from."""
         if self.store is not None and (self.materialized or self.kind == "source"):
             return rows_of(self.store.spec) is RowsOfKey.VERSIONS
-        return self.parent is not None and self.parent.is_versioned()
+        above = self.sides if self.queryable_name is not None else (self.parent,)
+        return any(table is not None and table.is_versioned() for table in above)
 
     def send_old_values(self, *, force: bool) -> bool:
         """Asks for old values beside the new ones; ``force`` also where that needs a store more. Whether it will."""

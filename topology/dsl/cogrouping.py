@@ -96,8 +96,7 @@ def _aggregate(
     )
     step = TableStep(name=node, site=site, parents=tuple(steps), table=table)
     if windowing.closes_after_ms is not None:
-        values = {group.value for group, _ in members}
-        late_value = values.pop() if len(values) == 1 else PlannedSerde()
+        late_value = first.value if all(group.value == first.value for group, _ in members) else PlannedSerde()
         table.late = LateSource(tuple(steps), first.key, late_value, sources)
     plan.add(step)
     return PlannedTable(plan, step, table, windowing.key(own_key), own_value, sources)

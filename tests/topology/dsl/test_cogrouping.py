@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from topology import (
     KGroupedStream,
     SessionWindows,
     SlidingWindows,
+    Store,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     TopologyError,
     UnlimitedWindows,
@@ -43,6 +47,46 @@ def test_a_group_has_one_aggregator() -> None:
     grouped = group(builder, "a")
     with pytest.raises(TopologyError, match="cogrouped already"):
         grouped.cogroup(add).cogroup(grouped, add)
+
+
+@dataclass
+class Upper:
+    """A serde of the program's. A dataclass that is not frozen has no hash."""
+
+    name: str = "upper"
+
+    def serialize(self, value: str) -> bytes:
+        return value.upper().encode()
+
+    def deserialize(self, data: bytes) -> str:
+        return data.decode()
+
+
+def test_late_records_are_written_with_the_serde_of_the_groups() -> None:
+    builder = StreamsBuilder()
+    one, other = (builder.stream(topic, key=serdes.string, value=Upper()).group_by_key() for topic in "ab")
+    windows = one.cogroup(add).cogroup(other, add).windowed_by(TimeWindows(5))
+    windows.aggregate(str, value=serdes.string).late().to("late")
+    (subtopology,) = builder.build().subtopologies
+    assert [sink.value_serde for sink in subtopology.sinks] == [Upper()]
+
+
+def test_a_table_of_versions_is_known_as_one() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("s", key=serdes.string, value=serdes.string)
+    cogrouped = group(builder, "a").cogroup(add).cogroup(group(builder, "b"), add)
+    table = cogrouped.aggregate(str, store=Store("co", kind="versioned", retention=100), value=serdes.string)
+    with pytest.raises(TopologyError, match="tables without versions"):
+        table.suppress(Suppressed.until_time_limit(5))
+    stream.join(table, lambda one, other: one + other, grace=10).to("out", value=serdes.string)
+    with TopologyTestDriver(builder.build()) as driver:
+        topics = {name: driver.create_input_topic(name, serdes.string, serdes.string) for name in "sab"}
+        topics["a"].pipe_input("k", "1", 1)
+        topics["s"].pipe_input("k", "at 2: ", 2)
+        topics["b"].pipe_input("k", "3", 3)
+        topics["s"].pipe_input("k", "at 30: ", 30)
+        out = driver.create_output_topic("out", serdes.string, serdes.string)
+        assert out.read_values_to_list() == ["at 2: 1"]
 
 
 def test_groups_are_of_one_builder() -> None:

@@ -121,6 +121,26 @@ def test_tables_of_sessions_can_be_joined(generate: bool) -> None:
     assert out.read_key_values_to_list() == [("a@1-4", "2/2")]
 
 
+def test_a_window_of_two_joined_tables_is_closed_when_it_is_in_both() -> None:
+    builder = StreamsBuilder()
+    short, long = (
+        builder.stream(name, key=serdes.string, value=serdes.string)
+        .group_by_key()
+        .windowed_by(TimeWindows(10, grace=grace))
+        .count(store=Store(retention=1000))
+        for name, grace in (("t", 0), ("u", 100))
+    )
+    joined = short.join(long, lambda one, other: f"{one}/{other}", value=serdes.string)
+    driver = driver_of(builder, joined.suppress(Suppressed.until_window_closes()))
+    other = driver.create_input_topic("u", serdes.string, serdes.string)
+    other.pipe_input("a", "x", 2)
+    assert pipe(driver, ("a", "x", 1), ("a", "x", 50)) == []
+    other.pipe_input("a", "x", 50)
+    other.pipe_input("a", "x", 3)
+    other.pipe_input("a", "x", 200)
+    assert [value for _, value in pipe(driver, ("a", "x", 200))] == ["1/2", "1/1"]
+
+
 def test_results_are_final_only_where_windows_close() -> None:
     suppressed = Suppressed.until_window_closes()
     with pytest.raises(TopologyError, match="this one has none"):
