@@ -28,7 +28,9 @@ from topology.graph.internal_topics import (
 )
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
 from topology.graph.operations.traits import ResultsPerRecord, traits_of
+from topology.graph.origins import function_code
 from topology.graph.topology import Topology
+from topology.spec.codecs import AnySerde, ProgramSerde
 from topology.spec.errors import (
     CallSite,
     CopartitionError,
@@ -83,7 +85,7 @@ def merge_sources(unfinished: UnfinishedTopology) -> UnfinishedTopology:
             continue
         main = first.setdefault((tuple(sorted(step.topics)), step.pattern), step)
         if main is not step:
-            _check_same_reset(main, step)
+            _check_read_alike(main, step)
             merged[step.name] = main.name
             continue
         kept.append(step)
@@ -204,9 +206,14 @@ def check_feedback(unfinished: UnfinishedTopology) -> UnfinishedTopology:
 def copartition(unfinished: UnfinishedTopology) -> UnfinishedTopology:
     """Finds the topics that need equal partition counts, and refuses counts that the program makes unequal.
 
-    A repartition topic without a count gets the others' from the coordinator.
+    A repartition topic without a count gets the others' from the coordinator. A pattern stands for the topics that it
+    matches.
     """
-    topics_of = {node.name: node.topics for node in unfinished.nodes if isinstance(node, SourceNode)}
+    topics_of = {
+        node.name: node.topics if node.pattern is None else (node.pattern,)
+        for node in unfinished.nodes
+        if isinstance(node, SourceNode)
+    }
     groups = _Groups()
     for sources, site in unfinished.plan.copartitioned:
         topics = sorted({topic for source in sources for topic in topics_of[unfinished.merged.get(source, source)]})
@@ -296,13 +303,32 @@ PASSES: tuple[Callable[[UnfinishedTopology], UnfinishedTopology], ...] = (
 # ------------------------------------------------------------------------------------------------------------- details
 
 
-def _check_same_reset(main: SourceStep, other: SourceStep) -> None:
-    if main.offset_reset != other.offset_reset:
-        raise TopicInUseError(
-            f"offset_reset is {other.offset_reset!r} here and {main.offset_reset!r} at {main.site}, for the same topics: "
-            "give one",
-            other.site,
-        )
+def _check_read_alike(main: SourceStep, other: SourceStep) -> None:
+    """Topics are read once, as the first stream says. Another one may leave serdes and extractor away: what it gives would
+    have no effect where that is something else."""
+    extractor, key, value = other.timestamp_extractor, other.key.serde, other.value.serde
+    options = (
+        ("offset_reset", main.offset_reset, other.offset_reset, main.offset_reset == other.offset_reset),
+        ("key", main.key.serde, key, key is None or _has_name_of(main.key.serde, key)),
+        ("value", main.value.serde, value, value is None or _has_name_of(main.value.serde, value)),
+        (
+            "timestamp_extractor",
+            main.timestamp_extractor,
+            extractor,
+            extractor is None or function_code(main.timestamp_extractor) == function_code(extractor),
+        ),
+    )
+    for option, there, here, is_same in options:
+        if not is_same:
+            raise TopicInUseError(
+                f"{option} is {here!r} here and {there!r} at {main.site}, for the same topics: give one",
+                other.site,
+            )
+
+
+def _has_name_of(one: AnySerde, other: ProgramSerde) -> bool:
+    """Whether two serdes are the same as far as their names say it: of a model, each call makes another object."""
+    return one is not None and one.name == other.name
 
 
 class _Groups:
@@ -392,7 +418,7 @@ def _subtopology(unfinished: UnfinishedTopology, number: int, nodes: tuple[Node,
         for topic in sorted(topic for node in sources if node.repartition for topic in node.topics)
     )
     sinks = {node.topic for node in nodes if isinstance(node, SinkNode) and node.repartition and node.topic is not None}
-    read = {*topics, *(topic.name for topic in repartitions)}
+    read = {*topics, *patterns, *(topic.name for topic in repartitions)}
     groups = tuple(group for group in unfinished.copartition_groups if read.intersection(group))
     changelogs = changelog_topics(stores, {})
     return Subtopology(

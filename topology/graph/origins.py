@@ -239,7 +239,7 @@ def code_of(operation: Operation, branches: Set[str]) -> str:
     return _digest([type(operation).__name__, *(_code(value) for value in values if callable(value))])
 
 
-def function_code(function: Function) -> str:
+def function_code(function: Function | None) -> str:
     """A digest of a function's code, behind the version of Python that compiled it: others are not comparable."""
     return f"{_python()}:{_digest(_code(function))}"
 

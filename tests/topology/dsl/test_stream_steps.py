@@ -3,7 +3,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from topology import KStream, StreamsBuilder, Topology, serdes
+import pytest
+
+from topology import KStream, StreamsBuilder, TopicInUseError, Topology, serdes
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations import Branch, Filter, KeyNotNull, PassThrough, Process, SelectKey, StreamTableJoin
 from topology.spec.processor import Record
@@ -97,6 +99,34 @@ def test_streams_of_one_topic_share_a_source() -> None:
     assert [(source.topics, source.pattern) for source in sources] == [(("b", "a"), None), ((), "x.*")]
     assert sources[0].children == ("KSTREAM-SINK-0000000001", "second")
     assert topology.subtopologies[1].source_topic_patterns == ("x.*",)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ({"value": serdes.string}, {"value": serdes.json}, "value is serdes.json here and serdes.string at"),
+        ({}, {"key": serdes.long}, "key is serdes.long here and None at"),
+        ({}, {"timestamp_extractor": "wallclock"}, "timestamp_extractor is <function wallclock .*> here and None at"),
+    ],
+)
+def test_streams_of_one_topic_read_it_alike(first: dict[str, Any], second: dict[str, Any], says: str) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", **first).to("o")
+    builder.stream("in", **second).to("p")
+    with pytest.raises(TopicInUseError, match=f"{__file__}:.*{says} {__file__}:.*, for the same topics: give one"):
+        builder.build()
+
+
+def test_streams_of_one_topic_may_say_the_same_twice() -> None:
+    def orders() -> KStream[Any, Any]:
+        return builder.stream(
+            "in", value=serdes.json(dict), timestamp_extractor=lambda record, time: record.value["at"]
+        )
+
+    builder = StreamsBuilder()
+    orders().to("o")
+    orders().to("p")
+    assert len(builder.build().subtopologies[0].sources) == 1
 
 
 def test_a_merged_source_is_copartitioned_by_the_one_that_stays() -> None:
