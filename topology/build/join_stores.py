@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from topology.build.materialize import refuse_options, store_spec, windowed_spec
+from topology.build.materialize import refuse_another_kind, refuse_options, store_spec, windowed_spec
 from topology.build.plan import PlannedSerde, PlannedStore
 from topology.graph.operations.joins import JoinKind
 from topology.graph.store_kinds import RowsOfKey, rows_called
@@ -89,6 +89,7 @@ def side_suffix(kind: JoinKind, side: str) -> str:
 
 
 def _window(store: Store, name: str, windows: JoinWindows, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
+    refuse_another_kind(store, name, "window")
     refuse_options(store, name, "the join keeps records as long as its windows say", "segment_interval", "max_entries")
     spec = replace(
         store_spec(store, name, key.serde, value.serde), timestamped=False, caching=False, retain_duplicates=True

@@ -69,7 +69,8 @@ def refuse_options(store: Store, name: str, reason: str, *options: str) -> None:
         raise UnsupportedError(f"store {name!r} can't have {', '.join(given)}: {reason}", call_site())
 
 
-def _refuse_another_kind(store: Store, name: str, kind: KindName) -> None:
+def refuse_another_kind(store: Store, name: str, kind: KindName) -> None:
+    """Raises TopologyError where a program names a kind that the operator does not keep its rows in."""
     if store.kind not in ("key_value", kind):
         raise TopologyError(f"store {name!r} has kind {store.kind!r}, but a {kind} store is needed here", call_site())
 
@@ -92,7 +93,7 @@ def window_store(
     windows: TimeWindows | SlidingWindows | UnlimitedWindows,
 ) -> PlannedStore:
     """The store of a table by key and window. Raises WindowError where its retention is too short for the windows."""
-    _refuse_another_kind(store, name, "window")
+    refuse_another_kind(store, name, "window")
     refuse_options(
         store,
         name,
@@ -118,7 +119,7 @@ def session_store(
     store: Store, name: str, key: PlannedSerde, value: PlannedSerde, windows: SessionWindows
 ) -> PlannedStore:
     """The store of a table by key and session. Raises WindowError where its retention is too short for the sessions."""
-    _refuse_another_kind(store, name, "session")
+    refuse_another_kind(store, name, "session")
     _refuse_options_of_sessions(store, name)
     spec = session_spec(store_spec(store, name, key.serde, value.serde), _retention_ms(store, name, windows))
     return PlannedStore(spec, key, value)

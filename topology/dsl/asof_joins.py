@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from topology.build.materialize import as_store, refuse_options, store_spec, windowed_spec
+from topology.build.materialize import as_store, refuse_another_kind, refuse_options, store_spec, windowed_spec
 from topology.build.plan import LateSource, OperatorStep, Plan, PlannedSerde, PlannedStore, Step
 from topology.build.planned import PlannedStream, checked_step_name
 from topology.dsl.stream_joins import join_side
@@ -114,6 +114,7 @@ def _steps(
     keeps = plan.suffixed(name, "-asof-right", "KSTREAM-ASOFRIGHT-")
     joins = plan.suffixed(name, "-asof-left", "KSTREAM-ASOFLEFT-")
     prefix = base.name or name or joins
+    refuse_another_kind(base, prefix, "window")
     refuse_options(
         base,
         prefix,

@@ -66,7 +66,7 @@ def deduplicate(
     given = as_store(store)
     own = given.name or stream.plan.number("KSTREAM-DEDUPLICATE-STATE-STORE-")
     seen = _seen(given, own, serde, ttl_ms + grace_ms)
-    step_name = name or stream.plan.number("KSTREAM-DEDUPLICATE-")
+    step_name = stream.plan.number("KSTREAM-DEDUPLICATE-") if name is None else name
     return process(stream, lambda: Deduplicator(own, id_of, ttl_ms), [seen], step_name, fixed_key=True)
 
 
@@ -81,6 +81,9 @@ def _seen(given: Store, name: str, serde: AnySerde, ttl_ms: int) -> Store:
         "value=": given.value is not None,
         "ttl=": given.ttl_ms is not None,
         "max_entries=": given.max_entries is not None,
+        "window_size=": given.window_size_ms is not None,
+        "segment_interval=": given.segment_interval_ms is not None,
+        "retain_duplicates=": given.retain_duplicates,
         "plain_rows=": given.plain_rows,
         "timestamped=": given.timestamped is not None,
         "caching=": bool(given.caching),

@@ -72,6 +72,11 @@ def join(stream: PlannedStream, other: object, windows: JoinWindows | None, opti
     if isinstance(other, PlannedStream):
         if not isinstance(windows, JoinWindows):
             raise TopologyError(f"{operator}() of two streams needs windows=JoinWindows(...)", call_site())
+        if options.grace is not None:
+            raise TopologyError(
+                f"{operator}() of two streams takes no grace=: it is given with the windows, JoinWindows(..., grace=...)",
+                call_site(),
+            )
         return _join_stream(stream, other, windows, options)
     _check_table(other, windows, options)
     return _join_table(stream, other, options)
@@ -153,6 +158,13 @@ def _join_global(
             f"{operator}() with a global table needs on=: (key, value) -> key of the table", call_site()
         )
     check_function(options.on, operator, OF_RECORD)
+    serdes_and_grace = (options.key, options.value, options.other_value, options.grace)
+    if any(given is not None for given in serdes_and_grace):
+        raise TopologyError(
+            f"{operator}() with a global table takes no key, value, other_value or grace: it looks up the newest row, and "
+            "stores and repartitions nothing",
+            call_site(),
+        )
     step = OperatorStep(
         name=stream.plan.named(options.name, "KSTREAM-LEFTJOIN-"),
         site=call_site(),

@@ -113,7 +113,7 @@ def print_table(
     stream: PlannedStream, size: int, title: str | None, by_key: bool, to: Output, name: str | None
 ) -> None:
     """Ends a stream in a table that is redrawn."""
-    own = name or stream.plan.number("KSTREAM-PRINTER-")
+    own = stream.plan.number("KSTREAM-PRINTER-") if name is None else name
     shown = ShownTable(own if title is None else title, size, by_key, to)
     process(stream, shown.printer, (), own, fixed_key=False)
 

@@ -94,6 +94,11 @@ def test_functions_that_are_not_async_may_return_an_awaitable() -> None:
             lambda s: s.deduplicate(lambda k, v: v, 5, serde=serdes.string, store=Store("ids", ttl=7)),
             r"the store of deduplicate\(\) can't have ttl=: it keeps the time of each id",
         ),
+        (
+            lambda s: s.deduplicate(lambda k, v: v, 5, serde=serdes.string, store=Store("ids", window_size=7)),
+            r"the store of deduplicate\(\) can't have window_size=",
+        ),
+        (lambda s: s.deduplicate(lambda k, v: v, 5, serde=serdes.string, name=""), "'' can't be the name of a step"),
         (lambda s: s.map_async(slow, concurrency=0), "concurrency and timeout are at least 1"),
         (lambda s: s.map_async(slow, retries=-1), "retries and backoff at least 0"),
         (lambda s: s.map_batches(lambda table: table, frame="polars"), "give 'arrow' or 'pandas'"),

@@ -143,6 +143,7 @@ def test_a_table_by_key_has_a_row_for_each() -> None:
         (lambda stream: stream.print(every=0), "1 prints all records"),
         (lambda stream: stream.print(mapper=lambda key: key), "print.. calls a function with .key, value."),
         (lambda stream: stream.print_table(0), "at least 1 row"),
+        (lambda stream: stream.print_table(name=""), "'' can't be the name of a step"),
     ],
 )
 def test_mistakes_are_found_when_the_program_is_built(wrong: Any, message: str) -> None:
