@@ -2,7 +2,8 @@
 
 1. Records are sent as they are in the log, without decoding. A response that is larger than a receive buffer refers to the
    log's files, which are read while the client receives the response: clients that don't read need little memory.
-2. A fetch waits up to ``max_wait_ms`` until ``min_bytes`` are available or one of its partitions has an error.
+2. A fetch waits up to ``max_wait_ms`` until ``min_bytes`` are available or one of its partitions has an error. One without
+   partitions waits for nothing: that is how a consumer ends its session.
 3. A response has at least one whole batch, even if it exceeds the limits; otherwise a consumer could never get past a large
    batch (KIP-74). The batch that contains the offset is sent from its start. The client drops earlier records.
 4. In a session, a request names only what changed (:mod:`coordinator.broker.fetch_sessions`). Everything here has whole
@@ -92,24 +93,23 @@ async def _fetch_wide(
 
 
 def _fold(message: FetchRequest) -> Steps:
-    """Keeps each partition once in the request: the last of equal ones counts, as on Kafka."""
+    """Keeps each partition once in the request, where it came first: the last of equal ones counts, as on Kafka."""
+    places: dict[tuple[str, bytes, int], tuple[list[FetchRequest.FetchPartition], int]] = {}
     topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
-    partitions: dict[tuple[str, bytes], dict[int, FetchRequest.FetchPartition]] = {}
+    kept = []
     for topic_count, each in enumerate(message.topics, 1):
         if not topic_count % PARTITIONS_PER_STEP:
             yield
-        key = each.topic, each.topic_id
-        topics.setdefault(key, each)
-        known = partitions.setdefault(key, {})
+        partitions: list[FetchRequest.FetchPartition] = []
         for count, data in enumerate(each.partitions):
-            known[data.partition] = data
+            first, at = places.setdefault((each.topic, each.topic_id, data.partition), (partitions, len(partitions)))
+            first[at : at + 1] = [data]
             if not count % PARTITIONS_PER_STEP:
                 yield
-    for topic_count, (key, each) in enumerate(topics.items(), 1):
-        if not topic_count % PARTITIONS_PER_STEP:
-            yield
-        each.partitions = list(partitions[key].values())
-    message.topics = list(topics.values())
+        each.partitions = partitions
+        if topics.setdefault((each.topic, each.topic_id), each) is each or partitions:
+            kept.append(each)
+    message.topics = kept
 
 
 async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Found, *, by_id: bool) -> FetchResponse:
@@ -193,7 +193,7 @@ class _Found:
     is_settled: bool = False
 
     def is_enough(self, message: FetchRequest) -> bool:
-        return self.is_settled or self.size >= message.min_bytes
+        return self.is_settled or not self.sizes or self.size >= message.min_bytes
 
 
 def _collect(broker: Broker, message: FetchRequest, found: _Found, *, by_id: bool) -> Steps:

@@ -70,6 +70,13 @@ class TestFetch:
         assert fetched(broker, fetching("t", {0: 0}, max_wait_ms=LONG_MS))[0].error_code == 3
         assert fetched(broker, fetching(b"x" * 16, {0: 0}, max_wait_ms=LONG_MS), 18)[0].error_code == 100
 
+    @pytest.mark.parametrize("session_epoch", [0, -1])
+    def test_of_nothing_waits_for_nothing(self, broker: InProcessBroker, session_epoch: int) -> None:
+        """Java's consumer ends its session so when it is closed."""
+        request = fetching("t", {}, session_epoch=session_epoch, max_wait_ms=LONG_MS)
+        request.topics = []
+        assert broker.ask(request, 12).responses == []
+
     def test_leader_epochs(self, broker: InProcessBroker) -> None:
         broker.create("t")
         log = log_of(broker, "t")
