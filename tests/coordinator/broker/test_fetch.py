@@ -205,7 +205,7 @@ class TestLongPoll:
 
         async def scenario() -> Any:
             loop = asyncio.get_running_loop()
-            request = fetching("t", dict.fromkeys(range(PARTITIONS_AT_ONCE + 100), 0), max_wait_ms=20)
+            request = fetching("t", dict.fromkeys(range(PARTITIONS_AT_ONCE + 100), 0), max_wait_ms=200)
             waiting = asyncio.ensure_future(broker.send(request, 12))
 
             def append() -> None:
@@ -216,6 +216,7 @@ class TestLongPoll:
             append()
             done, _ = await asyncio.wait({waiting}, timeout=5)
             assert done, "it looks again and again, though its time is over"
+            assert broker.broker.slices.pauses < 100, "it looks once, and again when its time is over"
             return waiting.result()
 
         answer = asyncio.run(scenario())
