@@ -1,7 +1,8 @@
 """What one principal may do from one host, which every request checks.
 
 1. Without an authorizer everybody may do everything, and the check costs nothing: :data:`EVERYTHING` stands for all.
-2. A decision is remembered until an ACL changes; then a new object is used.
+2. A decision is remembered until an ACL changes; then a new object is used. One about a very long name is not: requests
+   may have names of 32 kB.
 3. A refusal is logged with its principal, operation and resource, as in Kafka's audit log; once, not for each retry.
 """
 
@@ -23,6 +24,7 @@ from coordinator.security.acls import (
 logger = logging.getLogger("coordinator.authorizer")
 
 DECISIONS_MAX = 10_000
+REMEMBERED_NAME_MAX = 256
 
 
 def java_address(host: str) -> str:
@@ -58,13 +60,14 @@ class Access:
 
     def _decide(self, authorizer: Authorizer, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         allowed = authorizer.allows(self.principal, self.host, operation, resource_type, name)
-        if len(self._known) >= DECISIONS_MAX:
-            self._known.clear()
-        self._known[operation, resource_type, name] = allowed
+        if len(name) <= REMEMBERED_NAME_MAX:
+            if len(self._known) >= DECISIONS_MAX:
+                self._known.clear()
+            self._known[operation, resource_type, name] = allowed
         if not allowed:
             logger.info(
                 "Principal = %s is Denied Operation = %s from host = %s on resource = %s:%s",
-                *(self.principal, operation.name, self.host, resource_type.name, name[:256]),
+                *(self.principal, operation.name, self.host, resource_type.name, name[:REMEMBERED_NAME_MAX]),
             )
         return allowed
 

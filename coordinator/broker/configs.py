@@ -100,6 +100,7 @@ def _rows_of(broker: Broker, resource_type: int, name: str, *, synonyms: bool) -
             return _cluster_rows(broker, synonyms=synonyms)
         return _broker_rows(broker, synonyms=synonyms) + _coordinator_rows(broker.groups.broker_configs)
     if resource_type == GROUP:
+        _check_group(name)
         return [
             _group_row(broker, key, text, own=own, synonyms=synonyms)
             for key, text, own in broker.groups.describe_group_configs(name)
@@ -269,6 +270,7 @@ def _own_settings(broker: Broker, resource: _Resource) -> dict[str, str]:
     """Returns the resource's own settings. Raises TopicRefusedError if the resource does not exist."""
     name = resource.resource_name
     if resource.resource_type == GROUP:
+        _check_group(name)
         return {key: value for key, value, own in broker.groups.describe_group_configs(name) if own}
     if resource.resource_type == BROKER:
         _check_node(broker, name)
@@ -286,6 +288,12 @@ def _check_node(broker: Broker, name: str) -> None:
         raise TopicRefusedError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} but received {name}"
         )
+
+
+def _check_group(name: str) -> None:
+    """Refuses settings of all groups: they are the broker's."""
+    if not name:
+        raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
 
 
 def _known_topic(broker: Broker, name: str) -> Topic:

@@ -2,7 +2,8 @@
 
 1. Records are sent as they are in the log, without decoding. A response that is larger than a receive buffer refers to the
    log's files, which are read while the client receives the response: clients that don't read need little memory.
-2. A fetch waits up to ``max_wait_ms`` until ``min_bytes`` are available or one of its partitions has an error.
+2. A fetch waits up to ``max_wait_ms`` until ``min_bytes`` are available or one of its partitions has an error. One without
+   partitions waits for nothing: that is how a consumer ends its session.
 3. A response has at least one whole batch, even if it exceeds the limits; otherwise a consumer could never get past a large
    batch (KIP-74). The batch that contains the offset is sent from its start. The client drops earlier records.
 4. In a session, a request names only what changed (:mod:`coordinator.broker.fetch_sessions`). Everything here has whole
@@ -15,7 +16,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -60,14 +61,13 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
     by_id = request.header.api_version >= TOPIC_ID_VERSION
     message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
     message.min_bytes = min(message.min_bytes, message.max_bytes)
-    looked, found = broker.purgatory.round, _Found()
-    steps = _collect(broker, message, found, by_id=by_id)
     if _is_wide(message):
-        return _fetch_wide(broker, message, steps, found, by_id=by_id)
-    whole(steps)
+        return _fetch_wide(broker, message, by_id=by_id)
+    found = _Found()
+    whole(_collect(broker, message, found, by_id=by_id))
     if found.is_enough(message) or message.max_wait_ms <= 0:
         return found.answer
-    return _wait(broker, message, looked, found, by_id=by_id)
+    return _wait(broker, message, found, broker.purgatory.round, by_id=by_id)
 
 
 def _is_wide(message: FetchRequest) -> bool:
@@ -78,75 +78,65 @@ def _is_wide(message: FetchRequest) -> bool:
     )
 
 
-async def _fetch_wide(
-    broker: Broker, message: FetchRequest, steps: Steps, found: _Found, *, by_id: bool
-) -> FetchResponse:
+async def _fetch_wide(broker: Broker, message: FetchRequest, *, by_id: bool) -> FetchResponse:
     """Handles a fetch of many partitions."""
-    async with broker.slices:
-        await broker.slices.run(_fold(message))
-        looked = broker.purgatory.round
-        await broker.slices.run(steps)
-    if found.is_enough(message) or message.max_wait_ms <= 0:
-        return found.answer
-    return await _wait(broker, message, looked, found, by_id=by_id)
+    await broker.slices.run_alone(_fold(message))
+    return await _wait(broker, message, None, 0, by_id=by_id)
 
 
 def _fold(message: FetchRequest) -> Steps:
-    """Keeps each partition once in the request: the last of equal ones counts, as on Kafka."""
+    """Keeps each partition once in the request, where it came first: the last of equal ones counts, as on Kafka."""
+    places: dict[tuple[str, bytes, int], tuple[list[FetchRequest.FetchPartition], int]] = {}
     topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
-    partitions: dict[tuple[str, bytes], dict[int, FetchRequest.FetchPartition]] = {}
+    kept = []
     for topic_count, each in enumerate(message.topics, 1):
         if not topic_count % PARTITIONS_PER_STEP:
             yield
-        key = each.topic, each.topic_id
-        topics.setdefault(key, each)
-        known = partitions.setdefault(key, {})
+        partitions: list[FetchRequest.FetchPartition] = []
         for count, data in enumerate(each.partitions):
-            known[data.partition] = data
+            first, at = places.setdefault((each.topic, each.topic_id, data.partition), (partitions, len(partitions)))
+            first[at : at + 1] = [data]
             if not count % PARTITIONS_PER_STEP:
                 yield
-    for topic_count, (key, each) in enumerate(topics.items(), 1):
-        if not topic_count % PARTITIONS_PER_STEP:
-            yield
-        each.partitions = list(partitions[key].values())
-    message.topics = list(topics.values())
+        each.partitions = partitions
+        if topics.setdefault((each.topic, each.topic_id), each) is each or partitions:
+            kept.append(each)
+    message.topics = kept
 
 
-async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Found, *, by_id: bool) -> FetchResponse:
-    """Waits for records. ``found``: what was available in the purgatory's round ``looked``."""
+async def _wait(
+    broker: Broker, message: FetchRequest, found: _Found | None, looked: int, *, by_id: bool
+) -> FetchResponse:
+    """Waits for records. ``found``: what was available in the purgatory's round ``looked``; None: nobody has looked."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + message.max_wait_ms / 1000
+    is_over = message.max_wait_ms <= 0
     while True:
-        with broker.purgatory.watch(found.sizes) as watch:
-            if broker.purgatory.round == looked:
-                is_over = await _is_over(broker, message, found, watch, deadline, by_id=by_id)
-            else:
-                # Records were appended since the last check, to whatever partition: on a busy broker that is always so.
-                is_over = loop.time() >= deadline
-        is_wide = max(len(found.sizes), len(message.topics)) > PARTITIONS_AT_ONCE
-        looked, found = broker.purgatory.round, _Found()
-        steps = _collect(broker, message, found, by_id=by_id)
-        if is_wide:
-            async with broker.slices:
-                looked = broker.purgatory.round
-                await broker.slices.run(steps)
-        else:
-            whole(steps)
-        if is_over or found.is_enough(message):
-            return found.answer
+        wanted = _wanted(broker, message, by_id=by_id)
+        # What is appended while many partitions are looked at wakes it, too.
+        with broker.purgatory.watch(wanted) as watch:
+            if found is None or broker.purgatory.round != looked:
+                found = await _found_now(broker, message, by_id=by_id)
+                if is_over or found.is_enough(message):
+                    return found.answer
+            is_over = await _is_over(message, found, wanted, watch, deadline)
+        found = None
 
 
-async def _is_over(
-    broker: Broker, message: FetchRequest, found: _Found, watch: DelayedFetch, deadline: float, *, by_id: bool
-) -> bool:
+async def _found_now(broker: Broker, message: FetchRequest, *, by_id: bool) -> _Found:
+    found = _Found()
+    steps = _collect(broker, message, found, by_id=by_id)
+    if _is_wide(message):
+        await broker.slices.run_alone(steps)
+    else:
+        whole(steps)
+    return found
+
+
+async def _is_over(message: FetchRequest, found: _Found, wanted: _Wanted, watch: DelayedFetch, deadline: float) -> bool:
     """Waits until there is enough, or the time is up; returns False if the partitions must be checked again."""
     loop = asyncio.get_running_loop()
     committed = message.isolation_level == _READ_COMMITTED
-    wanted = {
-        log: data
-        for topic, data in _wanted(broker, message, by_id=by_id)
-        if (log := _log_of(topic, data.partition)) is not None
-    }
     size = sum(found.sizes.values())
     while True:
         left = deadline - loop.time()
@@ -167,13 +157,18 @@ async def _is_over(
             return True
 
 
-def _wanted(
-    broker: Broker, message: FetchRequest, *, by_id: bool
-) -> Iterator[tuple[Topic | None, FetchRequest.FetchPartition]]:
+_Wanted: TypeAlias = "dict[PartitionLog, FetchRequest.FetchPartition]"
+
+
+def _wanted(broker: Broker, message: FetchRequest, *, by_id: bool) -> _Wanted:
+    wanted = {}
     for each in message.topics:
         topic = broker.topics.by_id(each.topic_id) if by_id else broker.topics.get(each.topic)
         for data in each.partitions:
-            yield topic, data
+            log = _log_of(topic, data.partition)
+            if log is not None:
+                wanted[log] = data
+    return wanted
 
 
 def _log_of(topic: Topic | None, partition: int) -> PartitionLog | None:
@@ -193,7 +188,7 @@ class _Found:
     is_settled: bool = False
 
     def is_enough(self, message: FetchRequest) -> bool:
-        return self.is_settled or self.size >= message.min_bytes
+        return self.is_settled or not self.sizes or self.size >= message.min_bytes
 
 
 def _collect(broker: Broker, message: FetchRequest, found: _Found, *, by_id: bool) -> Steps:

@@ -7,7 +7,7 @@
    response is full.
 3. Handlers and guards see the whole request, as without a session: permissions are checked each time.
 4. A session that was not used for two minutes gives way to another one when all slots are taken. Sessions have so many
-   partitions in all at the most; clients without a session go on with full requests.
+   partitions in all at the most, those that grow too; clients without a session go on with full requests.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from coordinator.broker.topics import NAME_LENGTH_MAX
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import FetchRequest, FetchResponse
 
@@ -90,17 +91,18 @@ class _Session:
         return ("", topic.topic_id) if self.by_id else (topic.topic, b"")
 
     def whole(self) -> list[FetchRequest.FetchTopic]:
-        """All that is fetched."""
-        topics: dict[_Topic, FetchRequest.FetchTopic] = {}
+        """All that is fetched, in its order: a topic is there again where another one comes in between, as on Kafka."""
+        topics: list[FetchRequest.FetchTopic] = []
+        last: _Topic | None = None
         for (name, topic_id, _), partition in self.partitions.items():
-            topic = topics.get((name, topic_id))
-            if topic is None:
+            if (name, topic_id) != last:
+                last = name, topic_id
                 topic = FetchRequest.FetchTopic(topic=name, partitions=[])
                 if self.by_id:
                     topic.topic_id = topic_id
-                topics[name, topic_id] = topic
-            topic.partitions.append(partition.asked)
-        return list(topics.values())
+                topics.append(topic)
+            topics[-1].partitions.append(partition.asked)
+        return topics
 
     def news(self, answer: FetchResponse, *, is_full: bool) -> list[FetchResponse.FetchableTopicResponse]:
         """What of a response the client is told. Notes what it knows then."""
@@ -125,6 +127,11 @@ class _Session:
 def _size(topics: Sequence[FetchRequest.FetchTopic | FetchRequest.ForgottenTopic]) -> int:
     """How many topics and partitions these are, about."""
     return len(topics) + sum(len(topic.partitions) for topic in topics)
+
+
+def _has_long_name(topics: Sequence[FetchRequest.FetchTopic]) -> bool:
+    """Whether there is a name that no topic can have: they would take more memory than partitions are counted with."""
+    return any(len(topic.topic) > NAME_LENGTH_MAX for topic in topics)
 
 
 def _as_it_is(answer: FetchResponse) -> FetchResponse:
@@ -152,7 +159,7 @@ class FetchSessions:
         self._remove(message.session_id)
         if message.session_epoch == FINAL_EPOCH:
             return _as_it_is
-        if _size(message.topics) > SESSION_PARTITIONS_MAX:
+        if _size(message.topics) > SESSION_PARTITIONS_MAX or _has_long_name(message.topics):
             return _as_it_is
         session = _Session(by_id=by_id)
         session.put(message.topics)
@@ -160,7 +167,7 @@ class FetchSessions:
 
     def _begun(self, session: _Session, answer: FetchResponse) -> FetchResponse:
         size = len(session.partitions)
-        if answer.error_code or not self._has_room(size):
+        if answer.error_code or not self._has_room(1, size):
             return answer
         session_id = self._new_id()
         while session_id in self._sessions:
@@ -172,8 +179,11 @@ class FetchSessions:
         session.news(answer, is_full=True)
         return answer
 
-    def _has_room(self, size: int) -> bool:
-        while self._sessions and (len(self._sessions) >= self._slots or self._partitions + size > PARTITIONS_MAX):
+    def _has_room(self, sessions: int, partitions: int) -> bool:
+        """Whether there may be so many more. Idle sessions give way."""
+        while self._sessions and (
+            len(self._sessions) + sessions > self._slots or self._partitions + partitions > PARTITIONS_MAX
+        ):
             oldest = next(iter(self._sessions))
             if self._now_ms() - self._sessions[oldest].used_ms < IDLE_MS:
                 return False
@@ -190,20 +200,23 @@ class FetchSessions:
         if session.epoch != message.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         known = len(session.partitions)
-        if known + _size(message.topics) + _size(message.forgotten_topics_data) > 2 * SESSION_PARTITIONS_MAX:
+        size = known + _size(message.topics) + _size(message.forgotten_topics_data)
+        if size > 2 * SESSION_PARTITIONS_MAX or _has_long_name(message.topics):
             self._remove(session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         session.put(message.topics)
         session.forget(message.forgotten_topics_data)
         message.topics = session.whole()
-        self._partitions += len(session.partitions) - known
-        if not 0 < len(session.partitions) <= SESSION_PARTITIONS_MAX:
+        session.used_ms = self._now_ms()
+        self._sessions.move_to_end(session_id)
+        more = len(session.partitions) - known
+        is_kept = 0 < len(session.partitions) <= SESSION_PARTITIONS_MAX and (more <= 0 or self._has_room(0, more))
+        self._partitions += more
+        if not is_kept:
             # The client learns of it by the missing id.
             self._remove(session_id)
             return _as_it_is
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
-        session.used_ms = self._now_ms()
-        self._sessions.move_to_end(session_id)
 
         def told(answer: FetchResponse) -> FetchResponse:
             if not answer.error_code:

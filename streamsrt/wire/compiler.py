@@ -10,6 +10,8 @@ One Python function for each struct, version and direction. Rules that the gener
   :mod:`streamsrt.wire.inspection` finds the field for the error's text.
 - In steps, a reader or writer is a generator: it yields after every few elements of an array, so that others get their
   turn, and a reader yields the length of each array before it makes the elements, so that they can be counted.
+- As in Kafka, no string of a request is longer than ``TEXT_BYTES_MAX``. Nor is one of a response that Java's clients
+  read: texts that explain something (:data:`EXPLANATIONS`) are cut, as they may name whatever the request does.
 - Readers get ``bytes``, except those of messages with a ``records`` field, which also take a ``memoryview`` so that
   records are never copied.
 """
@@ -24,7 +26,7 @@ from struct import error as layout_error
 from struct import pack, unpack_from
 from typing import Any, Final, NoReturn
 
-from streamsrt.wire.primitives import Buffer, DecodeError, read_uvarint, write_uvarint
+from streamsrt.wire.primitives import TEXT_BYTES_MAX, Buffer, DecodeError, read_uvarint, shortened, write_uvarint
 from streamsrt.wire.schema import FRESH, Field, Message, MessageSchema, Struct
 
 FORMATS: Final = {
@@ -50,6 +52,8 @@ Writer = Callable[[Any, list[Any], list[int]], None]
 StepReader = Callable[[Buffer, int, int], Generator[int, None, tuple[Any, int]]]
 StepWriter = Callable[[Any, list[Any], list[int]], Generator[None, None, None]]
 
+EXPLANATIONS: Final = frozenset({"error_message", "batch_index_error_message", "status_detail"})
+
 STEP_ELEMENTS: Final = 64
 STEP_TAGS_MAX: Final = 32
 TAGS_MAX: Final = 1000
@@ -66,6 +70,13 @@ def long_text(buffer: Buffer, offset: int) -> tuple[str | None, int]:
         return None, offset
     end = offset + size - 1
     return str(buffer[offset:end], "utf-8"), end
+
+
+def long_request_text(buffer: Buffer, offset: int) -> tuple[str | None, int]:
+    """As :func:`long_text`, in a request."""
+    if read_uvarint(buffer, offset)[0] - 1 > TEXT_BYTES_MAX:
+        fail()
+    return long_text(buffer, offset)
 
 
 def long_bytes(buffer: Buffer, offset: int) -> tuple[bytes | None, int]:
@@ -125,9 +136,11 @@ SHARED: Final[dict[str, Any]] = {
     "fail": fail,
     "uvarint": read_uvarint,
     "long_text": long_text,
+    "long_request_text": long_request_text,
     "long_bytes": long_bytes,
     "varint": varint,
     "V": SMALL_VARINTS,
+    "shortened": shortened,
     "write_tags": write_tags,
     "write_records": write_records,
     **{f"read_{name}s": read_numbers(code) for name, code in FORMATS.items() if name not in ("bool", "uuid")},
@@ -296,7 +309,7 @@ class ReaderSource:
             out.add("n = b[o]", "if 0 < n < 128:")
             out.block("e = o + n", f"{target} = {convert('b[o + 1:e]')}", "o = e")
             out.add("elif n:")
-            out.block(f"{target}, o = long_{'text' if kind == 'string' else 'bytes'}(b, o)")
+            out.block(f"{target}, o = {self.long(kind)}(b, o)")
             if not nullable:
                 out.block(f"if {target} is None: fail()")
             out.add("else:")
@@ -310,6 +323,11 @@ class ReaderSource:
         out.block(self.null(target, nullable))
         out.add("else:")
         out.block("fail()")
+
+    def long(self, kind: str) -> str:
+        if kind == "bytes":
+            return "long_bytes"
+        return "long_request_text" if self.plan.schema.kind == "request" else "long_text"
 
     def length(self) -> None:
         """Leaves the length of an array or of records in ``n``, -1 for null."""
@@ -484,6 +502,8 @@ class WriterSource:
         self.null_or("s", nullable, null)
         if kind == "string":
             out.add("s = s.encode()")
+        if self.plan.schema.kind == "response" and value.rpartition(".")[2] in EXPLANATIONS:
+            out.add("s = shortened(s)")
         out.add("n = len(s)")
         self.write_length(code)
         out.add("w(s)")

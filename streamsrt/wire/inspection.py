@@ -10,7 +10,7 @@ from struct import Struct as Layout
 from typing import Any, NoReturn
 
 from streamsrt.wire.compiler import FORMATS, SIZES, WRITE_FAULTS, MessageVersion
-from streamsrt.wire.primitives import Buffer, DecodeError, read_uvarint
+from streamsrt.wire.primitives import TEXT_BYTES_MAX, Buffer, DecodeError, read_uvarint
 from streamsrt.wire.schema import Field, Message, Struct
 
 
@@ -112,6 +112,8 @@ class Walk:
         size = self.length(kind, path)
         if size < -1:
             self.refuse(path, f"negative length {size}")
+        if kind == "string" and size > TEXT_BYTES_MAX and self.plan.schema.kind == "request":
+            self.refuse(path, f"a string of {size} bytes, at most {TEXT_BYTES_MAX} are allowed in a request")
         if size == -1 and not nullable:
             self.refuse(path, "null, but the field may not be null")
         return max(size, 0)

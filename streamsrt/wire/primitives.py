@@ -13,6 +13,7 @@ Buffer = bytes | bytearray | memoryview
 
 ZERO_UUID = bytes(16)
 MAX_UVARINT = 0xFFFF_FFFF
+TEXT_BYTES_MAX = (1 << 15) - 1
 # Kafka writes a UUID as the 22 characters of its unpadded base64url form (org.apache.kafka.common.Uuid).
 UUID_TEXT_LENGTH = 22
 UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -87,6 +88,13 @@ def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
                 break
             return value, offset
     raise DecodeError(f"the varint that ends before byte {offset} is larger than {MAX_UVARINT}")
+
+
+def shortened(text: bytes) -> bytes:
+    """As much of a text in UTF-8 as clients read."""
+    if len(text) <= TEXT_BYTES_MAX:
+        return text
+    return text[: TEXT_BYTES_MAX - 3].decode(errors="ignore").encode() + b"..."
 
 
 def uuid_to_text(value: bytes) -> str:

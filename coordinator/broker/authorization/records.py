@@ -53,14 +53,15 @@ def produce(handler: Handler, broker: Broker, request: Request) -> Answer:
     if not denied:
         return handler(broker, request)
     message.topic_data = allowed
-    answer = handler(broker, request)
-    refused = _not_produced(message, denied, TOPIC_DENIED)
 
-    def joined(answer: ProduceResponse) -> ProduceResponse:
+    def joined(answer: ProduceResponse | None) -> ProduceResponse:
+        # With acks=0 too, what is allowed is written first.
+        refused = _not_produced(message, denied, TOPIC_DENIED)
+        assert answer is not None
         answer.responses.extend(refused.responses)
         return answer
 
-    return then(answer, joined)
+    return then(handler(broker, request), joined)
 
 
 def _is_transactional(message: ProduceRequest) -> bool:

@@ -108,7 +108,8 @@ class Uniform(NamedTuple):
 
 def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
     """``count`` records that fill the buffer; None where they are not uniform."""
-    if count < RECORDS_MIN or not _looks_uniform(records):
+    # Not every caller knows that there can be as many.
+    if not RECORDS_MIN <= count < len(records) or not _looks_uniform(records):
         return None
     runs = _runs(records, count)
     if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -381,3 +382,22 @@ def test_what_is_not_to_be_seen_is_not_told_by_deleting_it(broker: InProcessBrok
     assert codes == {"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     broker.grant(acl(Operation.DELETE, "t"))
     assert [each.error_code for each in broker.ask(by_id, 6).responses] == [0]
+
+
+def test_decisions_about_long_names_take_no_memory(broker: InProcessBroker) -> None:
+    """A request may name whatever it likes: 32 kB for each of ten thousand decisions would be 300 MB for one client."""
+    broker.principal = ADA
+
+    def ask(count: int) -> None:
+        for number in range(count):
+            request = types.FindCoordinatorRequest(key_type=0, coordinator_keys=[f"{number}{'g' * 30_000}"])
+            assert broker.ask(request).coordinators[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    ask(1)
+    tracemalloc.start()
+    try:
+        ask(100)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 1 << 20

@@ -321,6 +321,12 @@ class TestGroups:
         assert message is not None
         assert text in message
 
+    def test_there_are_none_of_all_groups(self, broker: InProcessBroker) -> None:
+        code, text = alter(broker, GROUP, "", ("consumer.session.timeout.ms", SET, "46000"))
+        assert (code, text) == (42, "Default group resources are not allowed.")
+        request = types.DescribeConfigsRequest(resources=[Description(resource_type=GROUP, resource_name="")])
+        assert broker.ask(request).results[0].error_code == 42
+
     def test_validate_only(self, broker: InProcessBroker) -> None:
         change = ("streams.num.standby.replicas", SET, "1")
         assert alter(broker, GROUP, "g", change, validate_only=True) == (0, None)

@@ -70,6 +70,13 @@ class TestFetch:
         assert fetched(broker, fetching("t", {0: 0}, max_wait_ms=LONG_MS))[0].error_code == 3
         assert fetched(broker, fetching(b"x" * 16, {0: 0}, max_wait_ms=LONG_MS), 18)[0].error_code == 100
 
+    @pytest.mark.parametrize("session_epoch", [0, -1])
+    def test_of_nothing_waits_for_nothing(self, broker: InProcessBroker, session_epoch: int) -> None:
+        """Java's consumer ends its session so when it is closed."""
+        request = fetching("t", {}, session_epoch=session_epoch, max_wait_ms=LONG_MS)
+        request.topics = []
+        assert broker.ask(request, 12).responses == []
+
     def test_leader_epochs(self, broker: InProcessBroker) -> None:
         broker.create("t")
         log = log_of(broker, "t")
@@ -198,7 +205,7 @@ class TestLongPoll:
 
         async def scenario() -> Any:
             loop = asyncio.get_running_loop()
-            request = fetching("t", dict.fromkeys(range(PARTITIONS_AT_ONCE + 100), 0), max_wait_ms=20)
+            request = fetching("t", dict.fromkeys(range(PARTITIONS_AT_ONCE + 100), 0), max_wait_ms=200)
             waiting = asyncio.ensure_future(broker.send(request, 12))
 
             def append() -> None:
@@ -209,6 +216,7 @@ class TestLongPoll:
             append()
             done, _ = await asyncio.wait({waiting}, timeout=5)
             assert done, "it looks again and again, though its time is over"
+            assert broker.broker.slices.pauses < 100, "it looks once, and again when its time is over"
             return waiting.result()
 
         answer = asyncio.run(scenario())

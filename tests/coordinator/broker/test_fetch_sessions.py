@@ -92,6 +92,23 @@ def test_each_has_its_turn_when_a_response_is_full(broker: InProcessBroker) -> N
     assert turns == [0, 1, 2]
 
 
+def test_a_partition_has_its_turn_beside_a_topic_with_others(broker: InProcessBroker) -> None:
+    """A busy partition of a topic whose other ones have nothing does not go before another topic for ever."""
+    broker.create("busy", 2)
+    broker.create("other")
+    for _ in range(4):
+        broker.produce("busy", b"x" * 500)
+    broker.produce("other", b"y" * 500)
+    request = fetching("busy", {0: 0, 1: 0}, session_epoch=0, max_bytes=1)
+    request.topics += fetching("other", {0: 0}).topics
+    answer = ask(broker, request)
+    turns = []
+    for epoch in range(1, 3):
+        answer = ask(broker, continued(answer.session_id, epoch, "busy", {0: epoch}, max_bytes=1))
+        turns.append([topic.topic for topic in answer.responses])
+    assert ["other"] in turns
+
+
 def test_what_does_not_follow_is_refused(broker: InProcessBroker) -> None:
     topic_id = broker.create("t")
     session_id = begun(broker, "t", {0: 0})
@@ -163,6 +180,30 @@ def test_large_sessions_are_none(broker: InProcessBroker, monkeypatch: pytest.Mo
     session_id = begun(broker, "t", {0: 0})
     assert ask(broker, continued(session_id, 1, "t", dict.fromkeys(range(6), 0))).error_code == 70
     assert ask(broker, continued(session_id, 1)).error_code == 70
+
+
+def test_sessions_that_grow_have_so_many_partitions_in_all(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 4)
+    broker.create("t", 9)
+    first, second = (begun(broker, "t", {0: 0}) for _ in range(2))
+    assert ask(broker, continued(first, 1, "t", {1: 0, 2: 0})).session_id == first
+    answer = ask(broker, continued(second, 1, "t", {1: 0, 2: 0}))
+    assert (told(answer), answer.session_id) == ([0, 1, 2], 0), "it goes on without a session"
+    assert ask(broker, continued(first, 2, "t", {3: 0})).session_id == first
+    idle = begun(broker, "t", {0: 0})
+    assert idle == 0
+    broker.now_ms += IDLE_MS
+    assert ask(broker, continued(first, 3)).session_id == first, "it is not idle now"
+
+
+def test_names_that_no_topic_can_have_are_not_remembered(broker: InProcessBroker) -> None:
+    broker.create("t")
+    assert begun(broker, "n" * 250, {0: 0}) == 0
+    session_id = begun(broker, "t", {0: 0})
+    assert ask(broker, continued(session_id, 1, "n" * 250, {0: 0})).error_code == 70
+    assert len(broker.broker.fetch_sessions) == 0
 
 
 def test_permissions_are_checked_at_each_request(make_broker: MakeBroker) -> None:

@@ -14,11 +14,19 @@ from coordinator.broker.produce import BATCHES_PER_REQUEST, TURN_BYTES
 from coordinator.log import InvalidRecordError
 from coordinator.log.config import LogConfig
 from coordinator.log.contents import RECORD_COST_BYTES, admit
+from coordinator.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from coordinator.server.tcp import ProtocolViolationError
 from streamsrt.wire import types
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import encode_batch, read_header
-from tests.coordinator.broker.in_process import START_MS, InProcessBroker, fetching, production
+from tests.coordinator.broker.in_process import (
+    AUTHORIZED,
+    START_MS,
+    SUPER_USER,
+    InProcessBroker,
+    fetching,
+    production,
+)
 from tests.coordinator.broker.odd_batches import batch, record, sized, varint
 from tests.coordinator.turns import counted_calls, turn
 
@@ -136,6 +144,27 @@ def test_without_acks(broker: InProcessBroker) -> None:
     assert len(broker.values("t")) == 1
     with pytest.raises(ProtocolViolationError, match="MESSAGE_TOO_LARGE for t-0"):
         asyncio.run(_awaited(broker.send(production("t", {0: packed(LIMIT_BYTES + 1)}, acks=0), 12)))
+
+
+def test_without_acks_what_is_allowed_is_written_beside_what_is_not(tmp_path: Path) -> None:
+    broker = InProcessBroker(tmp_path / "data", AUTHORIZED)
+    broker.principal = SUPER_USER
+    broker.create("t")
+    broker.grant(
+        Acl(ResourceType.TOPIC, PatternType.LITERAL, "t", "User:writer", "*", Operation.WRITE, Permission.ALLOW)
+    )
+    broker.principal = "User:writer"
+    request = production("t", {0: packed(TURN_BYTES + 1)}, acks=0)
+    request.topic_data += production("hidden", {0: packed(1)}).topic_data
+
+    async def scenario() -> None:
+        with pytest.raises(ProtocolViolationError, match="not authorized"):
+            await broker.send(request, 12)
+
+    asyncio.run(scenario())
+    broker.principal = SUPER_USER
+    assert len(broker.values("t")) == 1
+    broker.close()
 
 
 def test_a_topic_that_is_deleted_meanwhile(broker: InProcessBroker) -> None:

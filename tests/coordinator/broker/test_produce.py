@@ -8,6 +8,7 @@ import pytest
 from coordinator.server.tcp import ProtocolViolationError
 from streamsrt.wire import types
 from streamsrt.wire.records import Compression, encode_batch
+from tests.coordinator.broker import odd_batches
 from tests.coordinator.broker.in_process import START_MS, InProcessBroker, batch, production
 
 Result = types.ProduceResponse.PartitionProduceResponse
@@ -86,6 +87,11 @@ class TestProduce:
         assert (result.error_code, result.base_offset) == (code, -1)
         assert result.error_message
         assert broker.values("t") == []
+
+    @pytest.mark.parametrize("body", [b"", b"\x0c", b"\x80", b"\x80" * 8])
+    def test_a_claim_of_many_records(self, broker: InProcessBroker, body: bytes) -> None:
+        broker.create("t")
+        assert produce(broker, production("t", {0: odd_batches.batch(body, 400)})).error_code == 87
 
     def test_internal_topics_are_the_brokers(self, broker: InProcessBroker) -> None:
         assert produce(broker, production("__consumer_offsets", {0: batch(b"v")})).error_code == 17

@@ -117,6 +117,13 @@ class TestCreateTopics:
         assert created(broker, creation("t", 1, configs)) == (40, text)
         assert broker.broker.topics.get("t") is None
 
+    @pytest.mark.parametrize("version", [4, 7])
+    @pytest.mark.parametrize("configs", [{"n" * 32_767: "x"}, {f"{number}{'n' * 1000}": None for number in range(40)}])
+    def test_long_configs(self, broker: InProcessBroker, configs: dict[str, str | None], version: int) -> None:
+        result = broker.ask(creation("t", configs=configs), version).topics[0]
+        assert result.error_code == 40
+        assert len(result.error_message) <= 32_767
+
     def test_assignments(self, broker: InProcessBroker) -> None:
         assigned = types.CreateTopicsRequest.CreatableReplicaAssignment
 

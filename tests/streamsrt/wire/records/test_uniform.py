@@ -138,6 +138,11 @@ def test_other_records_are_left_to_the_codec(count: int, key_sizes: list[int], t
     assert (columns.keys, columns.values, columns.timestamps) == (keys, keys, stamps)
 
 
+@pytest.mark.parametrize("data", [b"", b"\x0c", b"\x80", bytes(RECORDS_MIN)])
+def test_fewer_bytes_than_records(data: bytes) -> None:
+    assert read_uniform(memoryview(data), RECORDS_MIN, T0) is None
+
+
 def test_bytes_keep_their_zeros() -> None:
     keys: list[bytes | None] = [bytes(4)] * RECORDS_MIN
     assert uniform(encode_batch(keys, keys, [0] * RECORDS_MIN)) == (keys, keys, [0] * RECORDS_MIN)
