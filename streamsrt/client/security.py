@@ -88,19 +88,40 @@ async def authenticate(config: SecurityConfig, host: str, send: Send) -> None:
     authenticator = _authenticator(config, host)
     answer: bytes | None = None
     while True:
-        try:
-            step = await authenticator.step(answer)
-        except (ValueError, KeyError, AssertionError) as error:
-            raise AuthenticationError(f"{host}: SASL {config.sasl_mechanism}: {error}") from error
+        step = await _next_step(config, host, authenticator, answer)
+        if step is None and answer and config.sasl_mechanism == "OAUTHBEARER":
+            # The broker has refused the token, and says so once this is acknowledged (RFC 7628, 3.2.3).
+            step = _REFUSAL_SEEN, False
         if step is None:
             return
         response = await send(types.SaslAuthenticateRequest(auth_bytes=step[0]))
         if response.error_code != ErrorCode.NONE:
             raise AuthenticationError(
                 f"{host} refuses the credentials: {response.error_message} ({error_name(response.error_code)}). "
-                "Check sasl.username and sasl.password."
+                f"{_REMEDIES.get(config.sasl_mechanism, 'Check sasl.username and sasl.password.')}"
             )
+        if step[0] == _REFUSAL_SEEN:
+            raise AuthenticationError(f"{host} refuses the token: {(answer or b'').decode(errors='replace')}.")
         answer = response.auth_bytes
+
+
+_REFUSAL_SEEN = b"\x01"
+_REMEDIES = {
+    "OAUTHBEARER": "Check what the token provider gives.",
+    "GSSAPI": "Check the Kerberos ticket of this process.",
+}
+
+
+async def _next_step(
+    config: SecurityConfig, host: str, authenticator: Authenticator, answer: bytes | None
+) -> tuple[bytes, bool] | None:
+    """Raises AuthenticationError, also for what a program's token provider or a Kerberos library raises: a server of tokens
+    that is away is asked again with the next connection."""
+    try:
+        return await authenticator.step(answer)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise AuthenticationError(f"{host}: SASL {config.sasl_mechanism} failed: {said}.") from error
 
 
 def _authenticator(config: SecurityConfig, host: str) -> Authenticator:

@@ -149,10 +149,11 @@ class Committer:
 
     def _begin(self, member_id: str, member_epoch: int) -> Callable[[], None]:
         """Begins to commit the pending offsets. Returns the function that ends it."""
+        # Nor is it later, where offsets were refused and have been dropped with the tasks since.
+        self.is_stale = False
         if not self._pending or member_epoch < 0:
             return lambda: None
         offsets = dict(self._pending)
-        self.is_stale = False
         wait = self._network.admin.begin_commit(
             self._group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=_COMMIT_TIMEOUT_S
         )

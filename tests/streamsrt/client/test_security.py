@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from aiokafka.abc import AbstractTokenProvider
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.security import AuthenticationError
@@ -83,6 +84,59 @@ def test_a_mechanism_that_is_not_offered_names_those_that_are(broker: ScriptedBr
     address = with_sasl(broker, ["SCRAM-SHA-256", "SCRAM-SHA-512"]).address
     with pytest.raises(AuthenticationError, match=r"sasl\.mechanism=PLAIN, but SCRAM-SHA-256, SCRAM-SHA-512"):
         refuse(ClientConfig(bootstrap_servers=address, security=PLAIN))
+
+
+# -------------------------------------------------------------------------------------------- scripted: SASL OAUTHBEARER
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """Gives one token after the other; where it is an exception, the server of the tokens is away."""
+
+    def __init__(self, *tokens: str | Exception) -> None:
+        super().__init__()
+        self.left = list(tokens)
+
+    async def token(self) -> str:
+        token = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(token, Exception):
+            raise token
+        return token
+
+
+def with_tokens(broker: ScriptedBroker, valid: str) -> ScriptedBroker:
+    """As Apache Kafka's brokers do: a token that is not valid is refused with the second request."""
+
+    def authenticate(request: Any) -> Any:
+        if request.auth_bytes == b"\x01":
+            code = ErrorCode.SASL_AUTHENTICATION_FAILED
+            return types.SaslAuthenticateResponse(error_code=code, error_message='{"status":"invalid_token"}')
+        known = request.auth_bytes == b"n,,\x01auth=Bearer %s\x01\x01" % valid.encode()
+        return types.SaslAuthenticateResponse(auth_bytes=b"" if known else b'{"status":"invalid_token"}')
+
+    with_sasl(broker, ["OAUTHBEARER"]).hooks[ApiKey.SASL_AUTHENTICATE] = authenticate
+    return broker
+
+
+def of_tokens(*tokens: str | Exception) -> SecurityConfig:
+    return SecurityConfig(
+        protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=Tokens(*tokens)
+    )
+
+
+def test_a_refused_token_is_said_at_once(broker: ScriptedBroker) -> None:
+    address = with_tokens(broker, "valid").address
+    with pytest.raises(AuthenticationError, match=r"invalid_token.*what the token provider gives"):
+        refuse(ClientConfig(bootstrap_servers=address, security=of_tokens("expired")))
+
+
+def test_a_server_of_tokens_that_is_away_for_a_while_ends_nothing(broker: ScriptedBroker, connect: Connect) -> None:
+    away = RuntimeError("no token")
+    security = of_tokens("valid", away, away, away, "valid")
+    network = connect(with_tokens(broker, "valid").address, security=security, reconnect_backoff_max_ms=100)
+    network.fetcher.add_partitions({("t", 0): 0})
+    network.producer.send("t", 0, batch(0, 100, 300), 100)
+    assert network.producer.flush(20.0) == {("t", 0): 100}
+    assert collect(network.fetcher, 100) == {("t", 0): list(range(100))}
 
 
 # --------------------------------------------------------------------------------------------------------- scripted: TLS

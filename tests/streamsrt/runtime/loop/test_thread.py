@@ -13,6 +13,7 @@ import pytest
 
 from coordinator.group.streams.heartbeat import INITIAL_DELAY_DETAIL
 from streamsrt.assignment.status_code import StatusCode
+from streamsrt.client.blocking import THREADS
 from streamsrt.client.values import DeliveryTimeoutError, FetchError, StaleMemberEpochError, UnknownMemberError
 from streamsrt.errors import (
     BrokerUnreachableError,
@@ -50,6 +51,11 @@ from tests.streamsrt.in_process_network import InProcessAdmin, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
 from topology import Processor, ProcessorContext, PunctuationType, Record, Store, StreamsBuilder, serdes
 from topology.graph.topology import Topology
+
+
+class NeverWaits(type(THREADS)):  # type: ignore[misc]  # its class is private
+    def pause(self, timeout_s: float) -> None:
+        raise AssertionError("nothing is to be waited for")
 
 
 def keys(*names: str) -> list[tuple[bytes, bytes]]:
@@ -182,6 +188,22 @@ def test_a_commit_of_an_old_epoch_is_repeated_before_a_task_goes(rig: Rig) -> No
     rig.give(NOTHING)
     rig.iterate()
     assert committed(rig) == 1
+    assert rig.member.told[-1] == ReportOwned(NOTHING)
+
+
+def test_tasks_with_nothing_to_commit_do_not_wait_for_an_epoch_that_an_earlier_commit_was_refused_for(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.network.admin.refusals = [StaleMemberEpochError("the epoch moved on", 113, {})]
+    rig.thread._commit_all()
+    rig.member.waiting.append(TasksLost("its session ended"))
+    rig.iterate()
+    rig.give(Tasks(active=rig.tasks(1)))
+    rig.iterate()
+    rig.give(NOTHING)
+    # Without a thread of the client, nothing would end the wait before it gives up.
+    rig.thread._blocking = NeverWaits()
+    rig.iterate()
     assert rig.member.told[-1] == ReportOwned(NOTHING)
 
 
