@@ -220,6 +220,11 @@ class ExceptionHandlers:
         """Whether every key and value is deserialized, so that one that can't be is noticed although no step reads it."""
         return self.deserialization is not fail
 
+    @property
+    def may_skip_unreadable(self) -> bool:
+        """Whether a record that can't be deserialized may be skipped."""
+        return self.deserialization not in (fail, strict)
+
     def ask(
         self, handler: ExceptionHandler, context: ErrorContext, error: BaseException, *, always_fails: bool = False
     ) -> Response:
