@@ -33,6 +33,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamsrt.errors import ConfigError, ProductionError
 from streamsrt.wire.records import Headers
+from streamsrt.wording import error_message
 
 
 class HandlerResponse(Enum):
@@ -111,7 +112,7 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
     kind = type(error)
     fields = {
         "exception": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
-        "message": str(error),
+        "message": error_message(error),
         "stacktrace": "".join(format_exception(error)),
         "topic": context.topic or context.output_topic or None,
         "partition": str(context.partition),
