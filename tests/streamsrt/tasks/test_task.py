@@ -156,6 +156,31 @@ def test_handlers_skip_and_count(generate: bool) -> None:
     assert (counters["failed_deserialization"], counters["failed_processing"]) == (1, 1)
 
 
+@pytest.mark.parametrize("settings", [{}, {"topology.optimization": "all"}])
+def test_branches_that_are_merged_again_and_again(settings: dict[str, str]) -> None:
+    """Each pair doubles the number of ways: whoever went all of them would not be done for years."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    for number in range(40):
+        stream = stream.filter(lambda _, v, n=number: n % 2 == len(v) % 2).merge(stream.filter(lambda k, v: False))
+    stream.map_values(mute).group_by(lambda k, v: k, key=serdes.string, value=serdes.long).count(store="counts")
+    topology = builder.build(settings)
+    assert topology.describe().count("Processor: ") > 120
+    subtopology = topology.subtopologies[0]
+    config = TaskConfig(handlers=ExceptionHandlers(processing=log_and_continue))
+    task = Task(
+        subtopology,
+        0,
+        application_id="app",
+        stores={},
+        collector=Written(),
+        config=config,
+        partitions_of_topic=lambda _: 1,
+    )
+    task.add_batch("in", 0, columns(GOOD))
+    assert task.process(1, 0) == 1
+
+
 class MuteError(Exception):
     def __str__(self) -> str:
         raise RuntimeError
