@@ -1,4 +1,4 @@
-"""How numbers, times and addresses are worded in messages, and how text from elsewhere is shown on a terminal."""
+"""How numbers, times, addresses and errors are worded in messages, and how text from elsewhere is shown on a terminal."""
 
 from __future__ import annotations
 
@@ -34,6 +34,19 @@ def time_text(time_ms: int, timespec: Literal["seconds", "milliseconds"] = "seco
         return f"{(_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
     except OverflowError:
         return f"{time_ms} ms"
+
+
+def error_message(error: BaseException) -> str:
+    """``str(error)``, which an exception of a program may refuse."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # a user's method may raise anything
+        return "<exception str() failed>"
+
+
+def error_text(error: BaseException) -> str:
+    """``ValueError: bad``: the error's class and message."""
+    return f"{type(error).__name__}: {error_message(error)}"
 
 
 def printable(text: str, *, kept: str = "") -> str:

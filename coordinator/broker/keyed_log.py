@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from coordinator.log import Fsync, LogConfig, LogDirectory, PartitionLog
-from coordinator.log.errors import UnreadableLogError
-from streamsrt.wire.primitives import DecodeError
+from coordinator.log.errors import NewerLogError, UnreadableLogError
+from streamsrt.wire.primitives import DecodeError, NewerRecordError
 from streamsrt.wire.records import decode_batches, encode_batch
 
 _READ_BYTES = 1 << 20
@@ -20,9 +20,11 @@ _SEGMENT_BYTES = 4 << 20
 
 @contextmanager
 def loading(log: PartitionLog) -> Iterator[None]:
-    """Raises UnreadableLogError with the log's name if records can't be decoded."""
+    """Raises UnreadableLogError or NewerLogError with the log's name if records can't be decoded."""
     try:
         yield
+    except NewerRecordError as error:
+        raise NewerLogError(log.directory, str(error)) from error
     except DecodeError as error:
         raise UnreadableLogError(log.directory, str(error)) from error
 

@@ -9,18 +9,20 @@ from them but a later end of its session. They are answered from memory.
 2. It holds while those are the same objects. Whatever changes them makes new ones; the ACLs have a version.
 3. The session is extended as usual.
 4. Nothing is remembered where answers wait for the disk.
-5. Answers that do not hold any more are forgotten whenever their number may have doubled: each keeps a group as it was.
+5. One answer of each member is remembered. Those that do not hold any more are forgotten whenever their number may have
+   doubled: each keeps a group as it was.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from coordinator.broker.broker import Broker
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.log import Fsync
+from coordinator.machine.values import TimerKey
 from coordinator.shard.shard import Settled
 from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.schema import ApiKey
@@ -31,6 +33,8 @@ SWEPT_FROM = 64
 """From how many answers on they are looked through."""
 _KEY = struct.pack(">h", ApiKey.STREAMS_GROUP_HEARTBEAT)
 _CORRELATION = slice(4, 8)
+_Asked: TypeAlias = tuple[bytes, str, str]
+"""A request without its correlation id, the sender's address and principal."""
 
 
 class _Known(NamedTuple):
@@ -47,7 +51,8 @@ class RepeatedHeartbeats:
         self._is_on = broker.fsync is not Fsync.GROUP
         self._acls = broker.acls
         self._acl_version = broker.acls.version
-        self._known: dict[tuple[bytes, str, str], _Known] = {}
+        self._known: dict[_Asked, _Known] = {}
+        self._of_member: dict[TimerKey, _Asked] = {}
         self._sweep_at = SWEPT_FROM
 
     def answer(self, frame: memoryview | bytes, client_host: str, principal: str) -> list[bytes] | None:
@@ -56,13 +61,14 @@ class RepeatedHeartbeats:
             return None
         if self._acls.version != self._acl_version:
             self._acl_version = self._acls.version
-            self._known.clear()
+            self._forget_all()
         data = bytes(frame)
         known = self._known.get((data[:4] + data[8:], client_host, principal))
         if known is None:
             return None
         if not self._groups.prolong(known.settled):
             del self._known[data[:4] + data[8:], client_host, principal]
+            self._of_member.pop(known.settled.session, None)
             return None
         return [known.size + data[_CORRELATION] + known.rest]
 
@@ -94,10 +100,18 @@ class RepeatedHeartbeats:
             self._sweep()
         whole = b"".join(parts)
         data = bytes(frame)
-        self._known[data[:4] + data[8:], *sender] = _Known(whole[:4], whole[8:], settled)
+        asked = (data[:4] + data[8:], *sender)
+        self._known.pop(self._of_member.get(settled.session, asked), None)
+        self._known[asked] = _Known(whole[:4], whole[8:], settled)
+        self._of_member[settled.session] = asked
 
     def _sweep(self) -> None:
         self._known = {key: each for key, each in self._known.items() if each.settled.holds}
+        self._of_member = {each.settled.session: key for key, each in self._known.items()}
         if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
+            self._forget_all()
         self._sweep_at = max(SWEPT_FROM, 2 * len(self._known))
+
+    def _forget_all(self) -> None:
+        self._known.clear()
+        self._of_member.clear()

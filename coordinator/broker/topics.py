@@ -28,7 +28,16 @@ from coordinator.broker.config_definitions import TOPIC_CONFIGS, Value, parse_co
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.slices import whole
 from coordinator.group.settings import InvalidConfigError
-from coordinator.log import Fsync, LogConfig, LogDirectory, LogError, LogStorageError, PartitionLog, TimestampType
+from coordinator.log import (
+    Fsync,
+    LogClosedError,
+    LogConfig,
+    LogDirectory,
+    LogError,
+    LogStorageError,
+    PartitionLog,
+    TimestampType,
+)
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.error_codes import ErrorCode
@@ -136,22 +145,32 @@ def log_config(values: Mapping[str, Value], fsync: Fsync, unpacked_bytes_max: in
 class _Change:
     """A change of one topic, in steps. ``error``: why it failed."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, name: str, steps: Steps) -> None:
+        self._name = name
         self._steps = steps
         self.is_over = False
-        self.error: LogError | None = None
+        self.error: BaseException | None = None
 
     def step(self) -> None:
+        """Does nothing when the change is over."""
+        if self.is_over:
+            return
         try:
             next(self._steps)
         except StopIteration:
             self.is_over = True
         except LogError as error:
             self.is_over, self.error = True, error
+        except BaseException as error:
+            # Whoever needs the topic may be the one that makes the step: the originator has to hear of it, too.
+            self.is_over, self.error = True, error
+            raise
 
     def end(self) -> None:
         """Undoes an incomplete change."""
         self._steps.close()
+        if not self.is_over:
+            self.is_over, self.error = True, LogClosedError(f"topic {self._name} was not changed: the broker stops")
 
 
 class TopicRegistry:
@@ -279,7 +298,7 @@ class TopicRegistry:
         return topic
 
     def _change(self, name: str, steps: Steps) -> Steps:
-        change = self._unfinished[name] = _Change(steps)
+        change = self._unfinished[name] = _Change(name, steps)
         try:
             while True:
                 change.step()
@@ -312,7 +331,8 @@ class TopicRegistry:
         self._rows.put(topic.name, None)
         del self._topics[topic.name], self._by_id[topic.id]
         self._changed()
-        yield from self._change(topic.name, self._remove(topic))
+        with contextlib.suppress(LogClosedError):  # The next start removes what is left.
+            yield from self._change(topic.name, self._remove(topic))
 
     def _remove(self, topic: Topic) -> Steps:
         for partition in range(len(topic.partitions)):

@@ -7,7 +7,8 @@
     │   ├── LogDirectoryLockedError         another process owns the directory
     │   ├── FormatVersionError              not a data directory of this broker, or of another version of it
     │   ├── CorruptLogError                 bytes changed that were written whole: restore them or repair explicitly
-    │   └── UnreadableLogError              one of the broker's own logs holds what it can't read: the same
+    │   ├── UnreadableLogError              one of the broker's own logs holds what it can't read: the same
+    │   └── NewerLogError                   a newer broker has written it: start that one
     ├── LogStorageError                     the disk failed this append; what was there before is still readable
     │   ├── LogFullError                    no space: nothing half-written stays, a later append may succeed
     │   └── LogFailedError                  write or fsync failed: this log refuses appends until it is reopened
@@ -104,6 +105,17 @@ class UnreadableLogError(LogDirectoryError):
         super().__init__(
             f"{directory} holds records that can't be read: {reason}. Restore the directory from a backup, or start "
             "the broker once with --truncate-corrupt to drop everything from there on"
+        )
+
+
+class NewerLogError(LogDirectoryError):
+    """One of the broker's own logs holds records of a newer broker; ``directory`` is that of the log."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} holds records that can't be read: {reason}. A newer broker has written them: start that version "
+            "of streamsrt, or restore the directory from a backup"
         )
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from coordinator.group.config import GroupConfig
 from coordinator.group.listing import CONSUMER, STREAMS
 from coordinator.group.machine import failure, handle, on_loaded, on_refused
-from coordinator.group.state import EMPTY, GroupsState, UnknownRecordError, apply_all, apply_soft
+from coordinator.group.state import EMPTY, GroupsState, apply_all, apply_soft
 from coordinator.group.streams.departure import SESSION
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import (
@@ -58,7 +58,7 @@ from streamsrt.wire.messages import (
     encode_record_key,
     encode_record_value,
 )
-from streamsrt.wire.primitives import Buffer, EncodeError, UnknownRecordTypeError
+from streamsrt.wire.primitives import Buffer, EncodeError
 from streamsrt.wire.records import ControlRecord, ControlType
 from streamsrt.wire.schema import named_class
 
@@ -327,10 +327,7 @@ def _encoded_value(record: GroupRecord) -> bytes | None:
 
 
 def _decoded(key: Buffer, value: Buffer | None) -> GroupRecord:
-    try:
-        decoded = decode_record_key(key)
-    except UnknownRecordTypeError as error:
-        raise UnknownRecordError(f"{error}: this log was written by a newer broker") from None
+    decoded = decode_record_key(key)
     if value is None:
         return CoordinatorRecord(decoded, None)
     cls = named_class(decoded.NAME.removesuffix("Key") + "Value")

@@ -28,6 +28,7 @@ from streamsrt.backfill.parquet_files import tune_arrow
 from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import RecordError, StreamsError
 from streamsrt.runtime.tuning import few_heaps, tune_process
+from streamsrt.wording import error_text
 from topology.spec.errors import TopologyError
 
 ATTEMPTS_MAX = 3
@@ -203,6 +204,6 @@ def _end_with_engine(number: int) -> None:
 def failure_of(error: Exception, exit_code: int) -> TaskFailure:
     """An error as it can be sent to another process."""
     where = (error.topic, error.partition, error.offset) if isinstance(error, RecordError) else ("", -1, -1)
-    text = str(error) if isinstance(error, StreamsError | TopologyError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, StreamsError | TopologyError) else error_text(error)
     trace = "".join(traceback.format_exception(error))
     return TaskFailure(type(error).__name__, text, exit_code, trace, *where)

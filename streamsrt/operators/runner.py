@@ -66,6 +66,7 @@ from streamsrt.state.kinds import Cache, cache_of
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
+from streamsrt.wording import error_text
 from topology import serdes
 from topology.graph import nodes
 from topology.graph.operations.traits import Code, RunEnd, own_store, traits_of, window_size_ms
@@ -377,7 +378,7 @@ class Runner:
             self.counters.last_skipped["failed_deserialization"] = why_skipped(self.plan, context, error)
             return
         raise DeserializationError(
-            f"a record can't be deserialized: {type(error).__name__}: {error} ({where(self.plan, context)}). Check the "
+            f"a record can't be deserialized: {error_text(error)} ({where(self.plan, context)}). Check the "
             "serdes of the topic, or skip such records with deserialization.exception.handler=continue",
             context.topic,
             context.partition,

@@ -18,7 +18,7 @@ from streamsrt.client.values import LATEST, ClientConfig, Fetched, ProducerConfi
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import Headers, iter_columns
-from streamsrt.wording import counted
+from streamsrt.wording import counted, error_text
 from topology.graph.topology import Topology
 from topology.spec.serdes import Serde
 
@@ -129,7 +129,7 @@ class Results:
                 except Exception as error:
                     raise DeserializationError(
                         f"the record at {fetched.topic}-{fetched.partition} offset {offset} can't be read by the "
-                        f"serdes of {sink.name}: {type(error).__name__}: {error}",
+                        f"serdes of {sink.name}: {error_text(error)}",
                         fetched.topic,
                         fetched.partition,
                         offset,

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, application_shutdown
 from streamsrt.runtime.values import Progress, State, total_of
+from streamsrt.wording import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -78,9 +79,7 @@ class Failure(NamedTuple):
         except Exception:  # noqa: BLE001  # whatever an error of the application's can't do: its text is enough
             pickled = b""
         exit_code = error.exit_code if isinstance(error, StreamsError) else 1
-        return cls(
-            pickled, f"{error}" if isinstance(error, StreamsError) else f"{type(error).__name__}: {error}", exit_code
-        )
+        return cls(pickled, f"{error}" if isinstance(error, StreamsError) else error_text(error), exit_code)
 
     def error(self) -> BaseException:
         found = pickle.loads(self.pickled) if self.pickled else None

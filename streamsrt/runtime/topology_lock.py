@@ -62,8 +62,8 @@ def outdated_text(agreed: TopologyOutline, now: TopologyOutline, path: Path) -> 
     listed = ", ".join(first) + (f" and {more} more" if more > 0 else "")
     return (
         f"lock file {path} was written by an earlier release: it does not contain what is compared now of {listed} (inputs, "
-        "windows, sides of joins, ttl, serdes of repartition topics), so a change of that is not found. Write it again with "
-        "`streamsrt topology lock APPLICATION` before you change the topology, and check it in"
+        "windows, sides of joins, ttl, max_entries, serdes of repartition topics), so a change of that is not found. Write "
+        "it again with `streamsrt topology lock APPLICATION` before you change the topology, and check it in"
     )
 
 

@@ -27,6 +27,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Keys, Row
 from streamsrt.wire.records.columns import Times
+from streamsrt.wording import error_text
 from topology.spec.codecs import Fold
 from topology.spec.row_versions import unreadable
 
@@ -88,7 +89,7 @@ class UnwritableValueError(Exception):
     """The serde of a store can't write ``value`` of the row of ``key``; the cause says why."""
 
     def __init__(self, key: bytes | None, value: object, cause: Exception) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}")
+        super().__init__(error_text(cause))
         self.key = key
         self.value = value
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from inspect import isawaitable
 
 from streamsrt.operators.engine.open_calls import CallOutcome, NotBegunError
+from streamsrt.wording import error_text
 from topology.graph.operations import MapAsync
 
 
@@ -85,7 +86,7 @@ class AsyncCalls:
                 if self._is_over:
                     raise
                 # Otherwise a thread that waits for the outcome would wait forever.
-                failure = RuntimeError(f"the call ended with {type(error).__name__}: {error}")
+                failure = RuntimeError(f"the call ended with {error_text(error)}")
                 self._on_outcome(CallOutcome(number, None, failure))
             except BaseException as error:  # noqa: BLE001  # raised where the outcome is waited for
                 self._on_outcome(CallOutcome(number, None, error))

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.errors import ProcessingError, RecordError, UserError
-from streamsrt.operators.engine.environment import GlobalStores
+from streamsrt.operators.engine.environment import GlobalStores, is_interrupt
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, stores_behind_caches
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
@@ -115,7 +115,10 @@ class Task:
         self._sources = self._source_of_topic(source_topics or {})
         self.meter.source_nodes = self._sources
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)
-        self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms)
+        has_several = len(self._sources) > 1 or any(each.pattern is not None for each in subtopology.sources)
+        skips = has_several and self._plan.handlers.may_skip_unreadable
+        is_unreadable = self._is_unreadable if skips else None
+        self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms, is_unreadable)
         self._runner.env.observed.readable_ends = self._group.readable_ends
         self._extractions: dict[TopicPartition, Extraction] = {}
         self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
@@ -166,6 +169,15 @@ class Task:
             None if key is None else self._plan.key_serde(source).deserialize(key),
             None if value is None else self._plan.value_serde(source).deserialize(value),
         )
+
+    def _is_unreadable(self, topic_partition: TopicPartition, columns: RecordColumns, index: int) -> bool:
+        try:
+            self.pair_of(topic_partition[0], columns, index)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            return True
+        return False
 
     def add_source_topic(self, source: str, topic: str) -> None:
         """Adds a topic that a pattern source matched after the task was created."""

@@ -31,6 +31,7 @@ from streamsrt.wire.primitives import (
     Buffer,
     DecodeError,
     EncodeError,
+    NewerRecordError,
     UnknownRecordTypeError,
     UnsupportedVersionError,
     read_uvarint,
@@ -402,8 +403,11 @@ def encode_record_value(message: Message, version: int | None = None) -> bytes:
 
 
 def decode_record_value(cls: type[M], buffer: Buffer) -> M:
-    """The value of a coordinator record; UnsupportedVersionError for a version that the schema lacks."""
-    return decode(cls, leading_int16(buffer, cls.NAME), buffer, 2)
+    """The value of a coordinator record. Raises NewerRecordError for a version that the schema lacks."""
+    version = leading_int16(buffer, cls.NAME)
+    if version not in cls.SCHEMA.versions:
+        raise NewerRecordError(no_version(cls, version))
+    return decode(cls, version, buffer, 2)
 
 
 def decode_consumer_protocol(cls: type[M], buffer: Buffer) -> M:

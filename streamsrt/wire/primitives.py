@@ -45,8 +45,12 @@ class UnsupportedVersionError(DecodeError):
         self.correlation_id = correlation_id
 
 
-class UnknownRecordTypeError(DecodeError):
-    """A coordinator record of a type that a newer version has written. Readers of the log skip it."""
+class NewerRecordError(DecodeError):
+    """A coordinator record of a type or version that is not in the schemas: a newer broker has written it."""
+
+
+class UnknownRecordTypeError(NewerRecordError):
+    """A coordinator record of an unknown type."""
 
     def __init__(self, record_type: int) -> None:
         super().__init__(f"coordinator record type {record_type} is not known")

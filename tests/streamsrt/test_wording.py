@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.wording import address_text, counted, host_and_port, printable
+from streamsrt.wording import address_text, counted, error_text, host_and_port, printable
 
 
 def test_one_is_singular_and_thousands_are_separated() -> None:
@@ -41,3 +41,12 @@ def test_addresses_are_read_with_and_without_brackets(text: str, host: str, port
 @pytest.mark.parametrize("text", ["", "shop", ":80", "[]:80", "shop:", "shop:http", "shop:-1", "shop:\u0661"])
 def test_other_texts_are_no_addresses(text: str) -> None:
     assert host_and_port(text) is None
+
+
+def test_an_error_may_refuse_to_be_text() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert error_text(ValueError("bad")) == "ValueError: bad"
+    assert error_text(MuteError()) == "MuteError: <exception str() failed>"

@@ -199,14 +199,19 @@ class _Graph:
 
     def nearest(self, name: str, matches: Callable[[str], bool]) -> str | None:
         """The nearest step at or above ``name`` that matches; of several parents the last one's, as in Kafka Streams."""
-        if matches(name):
-            return name
-        found: str | None = None
-        for parent in self.parents[name]:
-            if matches(parent):
-                return parent
-            found = self.nearest(parent, matches)
-        return found
+        known: dict[str, str | None] = {}
+
+        def above(name: str) -> str | None:
+            found: str | None = None
+            for parent in self.parents[name]:
+                if matches(parent):
+                    return parent
+                if parent not in known:
+                    known[parent] = above(parent)
+                found = known[parent]
+            return found
+
+        return name if matches(name) else above(name)
 
     def way(self, name: str, above: str) -> str | None:
         """The child of ``above`` over which ``name`` is reached; ``name`` itself where it is the child."""

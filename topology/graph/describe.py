@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from graphlib import TopologicalSorter
 
 from topology.graph.java_set_order import TreeSet, hash_order
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
@@ -115,6 +116,8 @@ class _Sized:
         by_name = {node.name: node for node in sources_first}
         self.nodes = [by_name[name] for name in hash_order(by_name)]
         self.size = dict.fromkeys(by_name, 1)
+        above = {node.name: () if isinstance(node, SourceNode) else node.parents for node in sources_first}
+        self._parents_last = [*TopologicalSorter(above).static_order()][::-1]
         self.parents: dict[str, TreeSet] = {name: TreeSet(self.before) for name in by_name}
         self.children: dict[str, TreeSet] = {name: TreeSet(self.before) for name in by_name}
         for node in self.nodes:
@@ -142,9 +145,18 @@ class _Sized:
         return f"Sink: {node.name} (topic: {node.topic}){parents}"
 
     def _grow(self, name: str, by: int) -> None:
-        self.size[name] += by
-        for parent in self.parents[name].items():
-            self._grow(parent, by)
+        """Adds to the sizes of a node and of all above it: once for each way that leads down to it, of which there may be
+        many."""
+        grown = {name: by}
+        for each in self._parents_last:
+            added = grown.pop(each, 0)
+            if not added:
+                continue
+            self.size[each] += added
+            for parent in self.parents[each].items():
+                grown[parent] = grown.get(parent, 0) + added
+            if not grown:
+                break
 
 
 def _names(names: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ from topology.graph.misread import (
 from topology.graph.new_state import NOTHING_FOUND, PATTERN, FoundTopics, new_state
 from topology.graph.operations.traits import TRAITS, ObservedTime
 from topology.graph.origins import Origin
-from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
+from topology.graph.outline import UNKNOWN_LIMIT, UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
 from topology.graph.row_windows import misread_windows, partial_windows
 from topology.graph.same_tasks import have_same_tasks, is_described
@@ -599,6 +599,18 @@ def _ttl_changed(old: int | None, new: int | None) -> Iterator[str]:
         yield f"ttl {old} -> {new} ms, from the last update of each entry that is there, too"
 
 
+def _limit_changed(old: int | None, new: int | None) -> Iterator[str]:
+    if old == new or UNKNOWN_LIMIT in (old, new):
+        return
+    if new is None:
+        yield f"the limit of {old} entries per partition ends: entries that were dropped do not come back"
+    elif old is None or new < old:
+        was = "had no limit" if old is None else f"had {old}"
+        yield f"it keeps {new} entries per partition, and {was}: what is too much is deleted, from its changelog too"
+    else:
+        yield f"it keeps {new} entries per partition, and had {old}: entries that were dropped do not come back"
+
+
 def is_restored_in_place(old: StoreOutline, new: StoreOutline) -> bool:
     """Whether a store that is carried over is restored from its changelog, also where its task stays."""
     return old.persistent != new.persistent or (new.persistent and _has_other_segments(old, new))
@@ -621,6 +633,7 @@ def _carried_over(old: StoreOutline, new: StoreOutline, said: Iterable[str]) -> 
             becomes = "what is older expires"
         reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; {becomes}")
     reasons.extend(_ttl_changed(old.ttl_ms, new.ttl_ms))
+    reasons.extend(_limit_changed(old.max_entries, new.max_entries))
     kept_ms = (old.changelog_retention_ms, new.changelog_retention_ms)
     if new.changelog is not None and None not in kept_ms and kept_ms[0] != kept_ms[1]:
         if _is_longer(*kept_ms):

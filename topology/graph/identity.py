@@ -4,8 +4,8 @@
    reads; without any, its source topics and patterns. It stays the same when code, a stateless step or another
    subtopology changes.
 2. A digest is a hash over the whole structure: nodes with their kinds, names and order, serdes by name, stores with their
-   settings, topics, copartition groups. It does not cover the user's functions, how they are called (``with_key``),
-   which result of a predicate keeps a record, or the line of the program that has an operator.
+   settings, topics, copartition groups. It does not cover the order of a source's topics, the user's functions, how they
+   are called (``with_key``), which result of a predicate keeps a record, or the line of the program that has an operator.
 3. Both are computed from sorted JSON, so they do not depend on the process or its hash seed. Default values are left
    out, so that a setting which is added in a later version does not change the digests of existing programs.
 """
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 
-from topology.graph.nodes import InternalTopic, Node, StoreSpec, Subtopology
+from topology.graph.nodes import InternalTopic, Node, SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import Serde
 from topology.spec.errors import CallSite
 
@@ -48,6 +48,9 @@ def subtopology_digest(
 ) -> str:
     """The digest of one subtopology's structure."""
     partitions = {topic.name: topic.partitions for topic in repartition_sources}
+    nodes = tuple(
+        replace(node, topics=tuple(sorted(node.topics))) if isinstance(node, SourceNode) else node for node in nodes
+    )
     return _hash([_plain(nodes), _plain(stores), partitions, _plain(copartition_groups)], DIGEST_DIGITS)
 
 

@@ -21,6 +21,7 @@ from topology.spec.row_versions import Upcast, plain_serde, writing_serde
 
 FORMAT = 1
 UNKNOWN_TTL = -1
+UNKNOWN_LIMIT = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class StoreOutline:
     ttl_ms: int | None = None
     """After which entries expire by the stream time of their task; None where they don't. UNKNOWN_TTL: the outline of a
     version that did not write it."""
+    max_entries: int | None = None
+    """How many entries a partition keeps; None: all. UNKNOWN_LIMIT: the outline of a version that did not write it."""
 
     @property
     def kept_as(self) -> str:
@@ -142,7 +145,7 @@ class TopologyOutline:
                     SubtopologyOutline(**{key: _tupled(item) for key, item in row.items()})
                     for row in value["subtopologies"]
                 ),
-                stores=tuple(StoreOutline(**{"ttl_ms": UNKNOWN_TTL, **row}) for row in value["stores"]),
+                stores=tuple(StoreOutline(**{**_UNKNOWN, **row}) for row in value["stores"]),
                 repartition_topics=dict(value["repartition_topics"]),
                 origins={
                     name: Origin(
@@ -273,6 +276,7 @@ def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
         version=spec.version,
         upcasts={str(version): _name_of_read(upcast, value_serde) for version, upcast in spec.upcasts},
         ttl_ms=spec.ttl_ms,
+        max_entries=spec.max_entries,
     )
 
 
@@ -296,6 +300,7 @@ def _incomplete(
     yield from (name for name, row in told.items() if not row.keys() >= _ORIGIN_FIELDS)
 
 
+_UNKNOWN = {"ttl_ms": UNKNOWN_TTL, "max_entries": UNKNOWN_LIMIT}
 _STORE_FIELDS = {each.name for each in fields(StoreOutline)}
 _ORIGIN_FIELDS = {each.name for each in fields(Origin)}
 

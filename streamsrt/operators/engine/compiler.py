@@ -64,6 +64,7 @@ class Compiler:
         """Whether the function is told where records were read."""
         self._outputs: dict[str, tuple[str, str]] = {}
         self._texts: dict[str, WrittenTexts] = {}
+        self._known_reads: dict[str, tuple[bool, bool]] = {}
         self.next_sequence = env.sequence.__next__
 
     # ------------------------------------------------------------------------------------------------- functions
@@ -247,6 +248,13 @@ class Compiler:
 
     def _reads(self, name: str) -> tuple[bool, bool]:
         """Whether a node surely reads the key, the value of what it gets."""
+        found = self._known_reads.get(name)
+        if found is None:
+            # There may be many ways to a node: each pair of branches that is merged again doubles them.
+            found = self._known_reads[name] = self._reads_or_children_do(name)
+        return found
+
+    def _reads_or_children_do(self, name: str) -> tuple[bool, bool]:
         node = self.plan.node(name)
         if not isinstance(node, ProcessorNode):
             return (False, False)

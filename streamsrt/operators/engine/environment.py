@@ -29,7 +29,7 @@ from streamsrt.state.snapshots import SnapshotOwners
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from streamsrt.wire.records.texts import Texts, Times
-from streamsrt.wording import time_text
+from streamsrt.wording import error_message, error_text, time_text
 from topology.graph.nodes import Node, SinkNode, StoreSpec
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
@@ -559,7 +559,7 @@ def _node(plan: ResolvedSubtopology, name: str) -> Node | None:
 
 def why_skipped(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> str:
     """Returns, as text, why and where a record failed that a handler skipped."""
-    return f"{type(error).__name__}: {error} ({where(plan, context)})"
+    return f"{error_text(error)} ({where(plan, context)})"
 
 
 class SkippedAtSinkError(Exception):
@@ -588,7 +588,7 @@ def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
             "uncaught_exception_handler decides otherwise, the instance stops with exit code "
             f"{ProcessingError.exit_code}. Raise an Exception instead"
         )
-    message = f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). {advice}"
+    message = f"a user's function raised {error_text(error)} ({where(plan, context)}). {advice}"
     if isinstance(error, UpcastError):
         message = f"{error.with_advice} ({where(plan, context)})"
     return _failure(ProcessingError, plan, context, message)
@@ -642,10 +642,10 @@ _SERDE_CALL = re.compile(r"serialize\w*\((\w+)\)")
 
 def _why_unwritten(error: BaseException) -> str:
     """The error; with the types in plain words where a value is of another type than its serde takes."""
-    said = f"{type(error).__name__}: {error}"
-    if found := _OTHER_TYPE.fullmatch(str(error)):
+    message, said = error_message(error), error_text(error)
+    if found := _OTHER_TYPE.fullmatch(message):
         return f"the serde takes values of type {found[1]}, not {found[2]} ({said})"
-    taken = _TAKEN.get(str(error))
+    taken = _TAKEN.get(message)
     if taken is None or not isinstance(error, struct.error):
         return said
     given = _given_to_serde(error, taken)

@@ -33,6 +33,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamsrt.errors import ConfigError, ProductionError
 from streamsrt.wire.records import Headers
+from streamsrt.wording import error_message
 
 
 class HandlerResponse(Enum):
@@ -111,7 +112,7 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
     kind = type(error)
     fields = {
         "exception": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
-        "message": str(error),
+        "message": error_message(error),
         "stacktrace": "".join(format_exception(error)),
         "topic": context.topic or context.output_topic or None,
         "partition": str(context.partition),
@@ -219,6 +220,11 @@ class ExceptionHandlers:
     def reads_all(self) -> bool:
         """Whether every key and value is deserialized, so that one that can't be is noticed although no step reads it."""
         return self.deserialization is not fail
+
+    @property
+    def may_skip_unreadable(self) -> bool:
+        """Whether a record that can't be deserialized may be skipped."""
+        return self.deserialization not in (fail, strict)
 
     def ask(
         self, handler: ExceptionHandler, context: ErrorContext, error: BaseException, *, always_fails: bool = False

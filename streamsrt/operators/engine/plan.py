@@ -132,6 +132,7 @@ class ResolvedSubtopology:
     flushed_stores: tuple[FlushedStore, ...] = field(init=False)
     sliding_stores: frozenset[str] = field(init=False)
     """Those of sliding aggregations."""
+    _forwarding: dict[str, bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.specs = {spec.name: spec for spec in self.subtopology.stores}
@@ -241,6 +242,13 @@ class ResolvedSubtopology:
         return any(self._forwards_changed(parent) for parent in node.parents)
 
     def _forwards_changed(self, name: str) -> bool:
+        found = self._forwarding.get(name)
+        if found is None:
+            # There may be many ways to a node: each pair of branches that is merged again doubles them.
+            found = self._forwarding[name] = self._changes_or_parents_do(name)
+        return found
+
+    def _changes_or_parents_do(self, name: str) -> bool:
         node = self.subtopology.node(name)
         if not isinstance(node, ProcessorNode):
             return False
@@ -272,10 +280,13 @@ def stores_behind_caches(plan: ResolvedSubtopology) -> frozenset[str]:
     """The stores that get changes out of another store's cache, and so only when that is flushed."""
     found: set[str] = set()
 
+    seen: set[tuple[str, frozenset[str]]] = set()
+
     def visit(name: str, caches: frozenset[str]) -> None:
         node = plan.node(name)
-        if isinstance(node, SinkNode):
+        if isinstance(node, SinkNode) or (name, caches) in seen:
             return
+        seen.add((name, caches))
         if isinstance(node, ProcessorNode):
             own = own_store(node.operation)
             found.update(store for store in ((own,) if own else node.stores) if caches - {store})

@@ -36,6 +36,7 @@ from streamsrt.state.columns import Headers
 from streamsrt.state.direct_access import DirectAccess
 from streamsrt.state.kinds import UserStore, cache_of, store_access
 from streamsrt.state.lru import LruCache
+from streamsrt.wording import error_text
 from topology.graph import nodes, operations
 from topology.graph.store_kinds import Limit, store_traits
 from topology.spec.codecs import ProgramSerde
@@ -182,9 +183,7 @@ def _explained(call: str, builder: PathBuilder, made: PathNode, outcome: str) ->
         if is_interrupt(error):
             raise
         where = f"in node {builder.plan.location(made.name)}"
-        raise ProcessingError(
-            f"{call} raised {type(error).__name__}: {error} ({where}): {outcome}. Correct it"
-        ) from error
+        raise ProcessingError(f"{call} raised {error_text(error)} ({where}): {outcome}. Correct it") from error
 
 
 class Context:

@@ -92,6 +92,7 @@ from streamsrt.tasks.manager.owned_task import STARTING, OwnedTask, Phase
 from streamsrt.tasks.manager.task_manager import TaskManager
 from streamsrt.tasks.manager.task_offsets import TaskOffsets
 from streamsrt.tasks.restore.changelog_work import StepMeter
+from streamsrt.wording import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -570,7 +571,7 @@ class StreamThread:
                 self.on_undone()
         except StreamsError as second:
             logger.warning("processed records could not be committed and will be processed again: %s", second)
-        why = f"this stream thread failed with {type(error).__name__}: {error}"
+        why = f"this stream thread failed with {error_text(error)}"
         with self._manager.assignment_changes.because(why):
             self._close_as_they_are(has_failed=True)
         self._member.send(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())

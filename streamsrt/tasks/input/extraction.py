@@ -19,6 +19,7 @@ from streamsrt.operators.runner import Runner
 from streamsrt.state.columns import Headers
 from streamsrt.tasks.input.selected import selected
 from streamsrt.wire.records import RecordColumns
+from streamsrt.wording import error_text
 from topology.graph.nodes import SourceNode
 from topology.spec.functions import TimestampExtractor
 from topology.spec.timestamps import is_whole_ms
@@ -128,7 +129,7 @@ class Extraction:
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            raise self._error(f"raised {type(error).__name__}: {error}", record.offset) from error
+            raise self._error(f"raised {error_text(error)}", record.offset) from error
         if not is_whole_ms(timestamp):
             what = f"returned {timestamp!r}, which is not a whole number of milliseconds since 1970,"
             raise self._error(what, record.offset)

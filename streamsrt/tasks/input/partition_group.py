@@ -10,6 +10,8 @@
 3. A partition without records may still get older ones. ``max.task.idle.ms`` says whether to wait for them: -1: not at
    all; 0: as long as the broker is known to have records for it, or has not answered yet
    (:meth:`PartitionGroup.wait_for`); otherwise that much longer, and then no more until it has records again.
+4. A record that can't be read and will be skipped does not hold back earlier ones behind it in its batch: it comes at once.
+   Its timestamp may be as wrong as its value.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import accumulate, chain
 from typing import TypeAlias
 
@@ -29,6 +32,10 @@ _UNORDERED_RECORDS = 256
 """So many records at most are taken of a batch whose times are not in order: they are looked at anew for each run."""
 
 TopicPartition: TypeAlias = tuple[str, int]
+IsUnreadable: TypeAlias = Callable[[TopicPartition, RecordColumns, int], bool]
+"""Whether the record with this index can't be read."""
+_AT_ONCE = -1
+"""The time of a record that comes before those of other partitions."""
 
 
 class Run:
@@ -58,9 +65,19 @@ class MergedRun:
 
 
 class _Queue:
-    __slots__ = ("batches", "fetched_to", "head", "high_watermark", "highest", "is_ordered", "position")
+    __slots__ = (
+        "_is_unreadable",
+        "batches",
+        "fetched_to",
+        "head",
+        "high_watermark",
+        "highest",
+        "is_ordered",
+        "position",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, is_unreadable: Callable[[RecordColumns, int], bool] | None = None) -> None:
+        self._is_unreadable = is_unreadable
         self.batches: deque[RecordColumns] = deque()
         self.position = 0
         self.head: int | None = None
@@ -74,6 +91,31 @@ class _Queue:
         self.head = columns.first_timestamp
         self.highest = -1
         self.is_ordered = None
+        if self._is_unreadable is not None:
+            self.head = self._times_of_readable(self.position, self.position + 1)[0]
+
+    def _times_of_readable(self, start: int, stop: int) -> list[int]:
+        """Returns times of the first batch's records; unreadable ones that would hold others back come at once (rule 4)."""
+        columns = self.batches[0]
+        timestamps = columns.timestamps[start:stop]
+        if self._is_unreadable is None or self._has_order():
+            return timestamps
+        latest = _AT_ONCE
+        behind = columns.timestamps[start : start + _UNORDERED_RECORDS]
+        lowest = list(accumulate(reversed(behind), min))[::-1]
+        for index, timestamp in enumerate(timestamps):
+            if timestamp > max(latest, lowest[index]) and self._is_unreadable(columns, start + index):
+                timestamps[index] = _AT_ONCE
+            else:
+                latest = max(latest, timestamp)
+        return timestamps
+
+    def _has_order(self) -> bool:
+        """Whether the times of the first batch ascend."""
+        if self.is_ordered is None:
+            timestamps = self.batches[0].timestamps
+            self.is_ordered = timestamps == sorted(timestamps)
+        return self.is_ordered
 
     def times(self, limit_records: int) -> tuple[list[int], int, int]:
         """Returns the times by which its next records are merged: a list, and the indexes of the first one and of the one
@@ -81,13 +123,12 @@ class _Queue:
 
         A record that is earlier than one before it comes as soon as that one did.
         """
-        timestamps, start = self.batches[0].timestamps, self.position
-        if self.is_ordered is None:
-            self.is_ordered = timestamps == sorted(timestamps)
-        if self.is_ordered:
+        start = self.position
+        if self._has_order():
+            timestamps = self.batches[0].timestamps
             return timestamps, start, min(start + limit_records, len(timestamps))
         stop = start + min(limit_records, _UNORDERED_RECORDS)
-        latest = list(accumulate(timestamps[start:stop], max))
+        latest = list(accumulate(self._times_of_readable(start, stop), max))
         return latest, 0, len(latest)
 
     def take(self, stop: int) -> RecordColumns:
@@ -101,7 +142,7 @@ class _Queue:
                 self.open_batch(self.batches[0])
             return columns if start == 0 else columns.cut(start)
         self.position = stop
-        self.head = columns.timestamps[stop]
+        self.head = self._times_of_readable(stop, stop + 1)[0]
         return columns.cut(start, stop)
 
     def has_more_at_broker(self) -> bool:
@@ -109,10 +150,16 @@ class _Queue:
 
 
 class PartitionGroup:
-    """Queues of the input partitions of one task."""
+    """Queues of the input partitions of one task. ``is_unreadable``: None if no unreadable record is skipped."""
 
-    def __init__(self, partitions: Iterable[TopicPartition], max_task_idle_ms: int = 0) -> None:
-        self._queues: dict[TopicPartition, _Queue] = {partition: _Queue() for partition in partitions}
+    def __init__(
+        self,
+        partitions: Iterable[TopicPartition],
+        max_task_idle_ms: int = 0,
+        is_unreadable: IsUnreadable | None = None,
+    ) -> None:
+        self._is_unreadable = is_unreadable
+        self._queues: dict[TopicPartition, _Queue] = {partition: self._queue(partition) for partition in partitions}
         self._max_task_idle_ms = max_task_idle_ms
         self._idle_since_ms: dict[TopicPartition, int] = {}
         """Since when a partition without records is waited for."""
@@ -130,9 +177,12 @@ class PartitionGroup:
         """Returns the timestamp of the next record; None if nothing is buffered."""
         return self._next()[2] if self.buffered else None
 
+    def _queue(self, partition: TopicPartition) -> _Queue:
+        return _Queue() if self._is_unreadable is None else _Queue(partial(self._is_unreadable, partition))
+
     def add_partition(self, partition: TopicPartition) -> None:
         """Adds an input partition."""
-        self._queues[partition] = _Queue()
+        self._queues[partition] = self._queue(partition)
 
     def buffered_of(self, partition: TopicPartition) -> int:
         """Returns the number of unprocessed records of a partition."""
@@ -289,7 +339,7 @@ class PartitionGroup:
     def clear(self) -> None:
         """Drops everything that is buffered."""
         for partition in self._queues:
-            self._queues[partition] = _Queue()
+            self._queues[partition] = self._queue(partition)
         self._idle_since_ms.clear()
         self.buffered = 0
 

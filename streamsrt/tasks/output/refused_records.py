@@ -30,6 +30,7 @@ from streamsrt.operators.engine.handlers import (
     shortened,
 )
 from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.wording import error_text
 from topology.graph.nodes import SinkNode
 from topology.graph.topology import Topology
 
@@ -92,7 +93,7 @@ class RefusedRecords:
             result, letters = self._handlers.ask(self._handlers.production, context, record.error)
         except Exception as error:
             raise ProductionError(
-                f"the production exception handler raised {type(error).__name__}: {error}, asked about a record for "
+                f"the production exception handler raised {error_text(error)}, asked about a record for "
                 f"{record.topic}-{record.partition}: {record.error}",
                 record.topic,
                 record.partition,

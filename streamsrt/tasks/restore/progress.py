@@ -20,6 +20,7 @@ from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.tasks.restore.changelog_work import Applied
 from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
+from streamsrt.wording import error_text
 
 
 @dataclass(slots=True)
@@ -140,4 +141,4 @@ def _notify(listen: Callable[..., None], *news: object) -> None:
     except StreamsError:
         raise
     except Exception as error:
-        raise UserError(f"{listen.__qualname__} raised {type(error).__name__}: {error}") from error
+        raise UserError(f"{listen.__qualname__} raised {error_text(error)}") from error

@@ -43,11 +43,17 @@ class MergedColumns:
         return [origins.count(number) for number in range(len(self.parts))]
 
     def in_parts(self, indexes: Sequence[int]) -> list[list[int]]:
-        """Returns the indexes that these records have in each part."""
+        """Returns the indexes that these records have in each part. ``indexes`` ascend."""
         found: list[list[int]] = [[] for _ in self.parts]
+        if not indexes:
+            return found
+        before, start = [0] * len(self.parts), 0
         for index in indexes:
+            for number in self.origins[start:index]:
+                before[number] += 1
+            start = index
             number = self.origins[index]
-            found[number].append(self.origins[:index].count(number))
+            found[number].append(before[number])
         return found
 
     @property

@@ -18,11 +18,13 @@ import pytest
 
 from coordinator.broker.topics import INTERNAL_LOGS, INTERNAL_TOPICS
 from coordinator.log.compaction.rewriting import CLEANED_SUFFIX
-from coordinator.log.errors import LogError
+from coordinator.log.errors import LogError, NewerLogError
 from coordinator.log.segment import DELETED_SUFFIX
 from streamsrt.wire import types
+from streamsrt.wire.messages import encode_record_key
 from streamsrt.wire.primitives import DecodeError
-from tests.coordinator.broker.in_process import InProcessBroker, batch, creation, fetching, production
+from streamsrt.wire.records import encode_batch
+from tests.coordinator.broker.in_process import START_MS, InProcessBroker, batch, creation, fetching, production
 from tests.coordinator.broker.test_configs import alter, describe
 from tests.coordinator.broker.test_groups import commit
 from tests.coordinator.broker.transactional import TransactionalProducer, fetched_offset
@@ -267,3 +269,18 @@ def test_a_stop_that_can_not_leave_its_marker(tmp_path: Path, caplog: pytest.Log
     broker = InProcessBroker(tmp_path / "data", SMALL)
     assert broker.values("t") == []
     broker.close()
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+@pytest.mark.parametrize("is_known", [True, False], ids=["another version", "another type"])
+def test_records_of_a_newer_broker_are_no_damage(tmp_path: Path, topic: str, is_known: bool) -> None:
+    """They are whole: whoever truncated the log, as for damage, would lose them."""
+    broker = InProcessBroker(tmp_path, SMALL)
+    registered = broker.broker.topics.get(topic) or broker.broker.topics.create(topic, 1, {})
+    name = (
+        types.TransactionLogKey(transactional_id="t") if "transaction" in topic else types.GroupMetadataKey(group="g")
+    )
+    key = encode_record_key(name) if is_known else b"\x7f\x00key"
+    registered.partitions[0].append(encode_batch([key], [b"\0\x63value"], [START_MS]), now_ms=START_MS)
+    with pytest.raises(NewerLogError, match=f"{topic}-0 holds records that can't be read: .*start that version"):
+        broker.restart()

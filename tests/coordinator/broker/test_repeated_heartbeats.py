@@ -123,6 +123,14 @@ def test_a_member_that_left_is_unknown(settled: InProcessBroker) -> None:
     assert ask(settled, frame())[1].error_code != 0
 
 
+def test_one_answer_of_each_member_is_remembered(settled: InProcessBroker) -> None:
+    """Else a client whose heartbeats differ a little each time, but change nothing, would fill the memory."""
+    for number in range(50):
+        beat = Request(group_id="g", member_id="m", member_epoch=2, endpoint_information_epoch=number)
+        assert ask(settled, encode_request(beat, 0, 1, f"client {number}")[4:])[1].error_code == 0
+    assert remembered(settled) == len(settled.dispatcher._repeats._of_member) == 1
+
+
 def test_refusals_and_news_are_not_remembered(settled: InProcessBroker) -> None:
     ask(settled, frame(epoch=99))
     ask(settled, frame(member="stranger"))

@@ -206,3 +206,18 @@ def test_a_broker_that_stops_on_the_way_leaves_nothing(broker: InProcessBroker) 
     asyncio.run(scenario())
     assert count_of(broker, "t") == directories(broker, "t") == 0
     broker.create("t", 2)
+
+
+@pytest.mark.parametrize("message", [creation("t", MANY), growth("old", MANY)], ids=["creation", "growth"])
+def test_a_change_that_a_stopping_broker_undoes_is_no_success(broker: InProcessBroker, message: types.Message) -> None:
+    broker.create("old")
+    (result,) = asyncio.run(asked(broker, message, between=broker.restart))
+    assert result.error_code != 0
+    assert (count_of(broker, "t"), count_of(broker, "old")) == (0, 1)
+
+
+def test_a_deletion_that_a_stopping_broker_interrupts_is_done(broker: InProcessBroker) -> None:
+    broker.create("t", MANY)
+    (result,) = asyncio.run(asked(broker, deletion("t"), between=broker.restart))
+    assert result.error_code == 0
+    assert count_of(broker, "t") == directories(broker, "t") == 0

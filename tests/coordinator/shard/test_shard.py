@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.state import UnknownRecordError
 from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext, TopicCreationFailed
 from coordinator.log.config import Fsync, LogConfig
 from coordinator.log.directory import LogDirectory
@@ -15,6 +14,7 @@ from coordinator.log.errors import RecordTooLargeError
 from coordinator.shard.shard import Shard
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
+from streamsrt.wire.primitives import NewerRecordError
 from streamsrt.wire.records import decode_batches, encode_batch
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Heartbeat
 from tests.coordinator.group.memory_log import MemoryLog
@@ -72,7 +72,7 @@ def test_the_last_record_of_each_key_is_enough() -> None:
 def test_a_record_of_an_unknown_type_is_reported() -> None:
     log = MemoryLog()
     log.append(encode_batch([b"\x7f\x00rest"], [b"value"], [0]), now_ms=0)
-    with pytest.raises(UnknownRecordError, match="32512"):
+    with pytest.raises(NewerRecordError, match="32512"):
         Shard(log, NO_DELAY).load(0)
 
 

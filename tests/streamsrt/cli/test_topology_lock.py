@@ -115,8 +115,8 @@ def test_a_file_without_what_is_compared_now_is_to_be_written_again(
         rows = [each["name"] for each in file["stores"]] if lacking == "ttl_ms" else list(file["origins"])
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         assert (
-            f"of {', '.join(sorted(rows)[:5])}{more} (inputs, windows, sides of joins, ttl, serdes of repartition topics)"
-            in told
+            f"of {', '.join(sorted(rows)[:5])}{more} (inputs, windows, sides of joins, ttl, max_entries, serdes "
+            "of repartition topics)" in told
         )
         application = load_application(f"{module}:app").topology
         caplog.clear()

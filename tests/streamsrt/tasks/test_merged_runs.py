@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamsrt.errors import ProcessingError
 from streamsrt.operators.engine.environment import ErrorContext
-from streamsrt.operators.engine.handlers import ExceptionHandlers, HandlerResponse
+from streamsrt.operators.engine.handlers import ExceptionHandlers, HandlerResponse, log_and_continue
 from streamsrt.tasks.task import Task
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import (
@@ -240,6 +240,22 @@ def outcome(topology: Topology, limit: int, todo: Sequence[Step], **config: Any)
         else:
             log.pipe(step)
     return log.outcome()
+
+
+@pytest.mark.parametrize("limit", [ONE_BY_ONE, ALL_AT_ONCE])
+def test_a_record_that_can_not_be_read_holds_back_none_behind_it(limit: int) -> None:
+    """Its time is that of nothing: a table's row would come after the records that it is for."""
+    builder = StreamsBuilder()
+    table = builder.table("t", key=serdes.string, value=serdes.long)
+    builder.stream("in", **TEXT).join(table, lambda a, b: f"{a}{b}").to("out", **TEXT)
+    written = Written()
+    task = new_task(builder.build(), written, handlers=ExceptionHandlers(deserialization=log_and_continue))
+    task.add_batch("in", 0, RecordColumns([b"k"], [b"v"], [50], 0, 1))
+    task.add_batch("t", 0, RecordColumns([b"k", b"k"], [b"bad", serdes.long.serialize(1)], [10**12, 5], 0, 2))
+    while task.process(limit, 0):
+        pass
+    assert [row[1] for row in written.topics["out"]] == [b"v1"]
+    assert (task.counters()["failed_deserialization"], task.stream_time_ms) == (1, 50)
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from streamsrt.errors import DeserializationError, ProcessingError, ProductionError, RecordError, UserError
-from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandlers, HandlerResponse, log_and_continue
+from streamsrt.operators.engine.handlers import (
+    ErrorContext,
+    ExceptionHandlers,
+    HandlerResponse,
+    log_and_continue,
+    strict,
+)
 from streamsrt.operators.engine.program_clock import ProgramClock
 from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
@@ -148,6 +154,74 @@ def test_handlers_skip_and_count(generate: bool) -> None:
     counters = task.counters()
     assert (counters["processed"], counters["dropped"]) == (4, 2)
     assert (counters["failed_deserialization"], counters["failed_processing"]) == (1, 1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"topology.optimization": "all"}])
+def test_branches_that_are_merged_again_and_again(settings: dict[str, str]) -> None:
+    """Each pair doubles the number of ways: whoever went all of them would not be done for years."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    for number in range(40):
+        stream = stream.filter(lambda _, v, n=number: n % 2 == len(v) % 2).merge(stream.filter(lambda k, v: False))
+    stream.map_values(mute).group_by(lambda k, v: k, key=serdes.string, value=serdes.long).count(store="counts")
+    topology = builder.build(settings)
+    assert topology.describe().count("Processor: ") > 120
+    subtopology = topology.subtopologies[0]
+    config = TaskConfig(handlers=ExceptionHandlers(processing=log_and_continue))
+    task = Task(
+        subtopology,
+        0,
+        application_id="app",
+        stores={},
+        collector=Written(),
+        config=config,
+        partitions_of_topic=lambda _: 1,
+    )
+    task.add_batch("in", 0, columns(GOOD))
+    assert task.process(1, 0) == 1
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+class Mute:
+    name = "mute"
+
+    def serialize(self, value: object) -> bytes:
+        raise MuteError
+
+    def deserialize(self, data: bytes) -> str:
+        raise MuteError
+
+
+def mute(_: object) -> int:
+    raise MuteError
+
+
+@pytest.mark.parametrize("generate", [True, False])
+@pytest.mark.parametrize("at", ["deserialization", "processing", "production"])
+def test_errors_that_refuse_to_be_text_are_handled(at: str, generate: bool) -> None:
+    builder = StreamsBuilder()
+    given = builder.stream("in", key=serdes.string, value=Mute() if at == "deserialization" else serdes.string)
+    if at == "processing":
+        given = given.map_values(mute)
+    given.to("out", key=serdes.string, value=Mute() if at == "production" else serdes.string)
+    topology, error = builder.build(), {"deserialization": DeserializationError, "processing": ProcessingError}
+    failing = new_task(topology, Written(), generate=generate, handlers=ExceptionHandlers(deserialization=strict))
+    failing.add_batch("in", 0, columns(GOOD))
+    with pytest.raises(error.get(at, ProductionError), match=r"MuteError: <exception str\(\) failed>"):
+        failing.process(1, 0)
+    written = Written()
+    handlers = ExceptionHandlers(**{at: log_and_continue}, dead_letter_topic="letters")
+    task = new_task(topology, written, generate=generate, handlers=handlers)
+    task.add_batch("in", 0, columns(GOOD, GOOD))
+    assert task.process(10, 0) == 2
+    assert task.counters()[f"failed_{at}"] == len(written.topics["letters"]) == 2
+    assert "MuteError" in task.last_skipped[f"failed_{at}"]
 
 
 def test_only_the_failing_child_is_skipped() -> None:

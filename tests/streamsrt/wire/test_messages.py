@@ -38,7 +38,13 @@ from streamsrt.wire.messages import (
     encode_response_parts,
     warm,
 )
-from streamsrt.wire.primitives import DecodeError, EncodeError, UnknownRecordTypeError, UnsupportedVersionError
+from streamsrt.wire.primitives import (
+    DecodeError,
+    EncodeError,
+    NewerRecordError,
+    UnknownRecordTypeError,
+    UnsupportedVersionError,
+)
 from streamsrt.wire.schema import FRESH, Message, message_names, message_schema, named_class
 from tests.streamsrt.wire import recorded
 from tests.streamsrt.wire.json_form import from_json, to_json
@@ -698,7 +704,7 @@ def test_an_unknown_record_type_says_its_number() -> None:
     assert raised.value.record_type == 1000
     with pytest.raises(DecodeError, match="shorter than the int16"):
         decode_record_key(b"\0")
-    with pytest.raises(UnsupportedVersionError):
+    with pytest.raises(NewerRecordError, match=r"StreamsGroupMetadataValue has versions 0 to \d, not 5"):
         decode_record_value(types.StreamsGroupMetadataValue, b"\0\5")
     with pytest.raises(EncodeError, match="is not the key"):
         encode_record_key(types.StreamsGroupMetadataValue())

@@ -96,6 +96,31 @@ def test_a_subtopology_in_front_renumbers_and_carries_over() -> None:
     assert found.verdict is Verdict.REBUILT_OR_ORPHANED
 
 
+def limited(max_entries: int | None) -> Program:
+    store = Store("last", key=serdes.string, value=serdes.string, in_memory=True, max_entries=max_entries)
+    return lambda builder: builder.table("orders", key=serdes.string, value=serdes.string, store=store)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (9, 5, "it keeps 5 entries per partition, and had 9: what is too much is deleted"),
+        (None, 5, "it keeps 5 entries per partition, and had no limit: what is too much is deleted"),
+        (5, 9, "entries that were dropped do not come back"),
+        (5, None, "the limit of 5 entries per partition ends: entries that were dropped do not come back"),
+    ],
+)
+def test_entries_that_another_limit_drops_are_told(before: int | None, after: int | None, said: str) -> None:
+    assert said in reason(compare([limited(before)], [limited(after)]), "last")
+
+
+def test_a_limit_that_an_earlier_release_did_not_write_is_not_compared() -> None:
+    old, new = outlines([[limited(9)], [limited(5)]])
+    rows = orjson.loads(orjson.dumps(old.to_json()))
+    del rows["stores"][0]["max_entries"]
+    assert "entries" not in reason(diff(TopologyOutline.from_json(rows), new), "last")
+
+
 def test_a_store_that_is_gone_is_left_behind_with_its_changelog() -> None:
     found = compare([counting("a"), counting("b")], [counting("a")])
     assert fates(found) == {"a-counts": "carried over", "b-counts": "orphaned"}

@@ -199,6 +199,16 @@ def test_structure_makes_the_digest(what: str) -> None:
     assert made(changed_programs()[what]).digest != made(base).digest
 
 
+def test_the_order_of_a_sources_topics_has_no_part_in_the_digest() -> None:
+    """``describe()`` and the group do not know it either."""
+
+    def reading(*topics: str) -> Program:
+        return lambda builder: builder.stream(list(topics)).to("out")
+
+    assert made(reading("a", "b")).digest == made(reading("b", "a")).digest
+    assert made(reading("a", "b")).digest != made(reading("a", "c")).digest
+
+
 def test_order_and_partitions_make_the_digest() -> None:
     assert made(copying("a"), copying("b")).digest != made(copying("b"), copying("a")).digest
 

@@ -42,7 +42,6 @@ NOT_COMPARED = {
     "default_persistence": "the application's setting, which persistent has",
     "keeps_headers": "rows without headers are read as well",
     "logging": "changelog tells it",
-    "max_entries": "rows are the same",
     "site": "where the program says it",
     "source_topic": "changelog tells it",
     "supplier": "the store is restored from its changelog",

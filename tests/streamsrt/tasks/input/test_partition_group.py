@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.tasks.input.partition_group import SHORT_RUN_RECORDS, MergedRun, PartitionGroup
+from streamsrt.tasks.input.partition_group import SHORT_RUN_RECORDS, MergedRun, PartitionGroup, Run
 from streamsrt.wire.records import RecordColumns
 
 A, B = ("a", 0), ("b", 0)
@@ -242,3 +242,26 @@ def test_readiness_follows_max_task_idle_ms() -> None:
     assert [patient.is_ready(now) for now in (100, 149, 150)] == [False, False, True]
     patient.add(B, batch([1]))
     assert patient.is_ready(0)
+
+
+rows_of_a_batch = st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12)
+
+
+@given(rows_of_a_batch, rows_of_a_batch, st.integers(1, 20), st.booleans())
+def test_unreadable_records_do_not_change_the_order_of_the_others(
+    left: list[tuple[int, bool]], right: list[tuple[int, bool]], limit: int, merges: bool
+) -> None:
+    rows = {A: left, B: right}
+    given = PartitionGroup([A, B], is_unreadable=lambda tp, columns, i: rows[tp][columns.offset_at(i)][1])
+    without = PartitionGroup([A, B])
+    for partition, some in rows.items():
+        given.add(partition, batch([ms for ms, _ in some]))
+        without.add(partition, batch([ms for ms, is_bad in some if not is_bad]))
+    taken = list[tuple[str, int]]()
+    while (run := given.next_merged(limit, lambda: merges)) is not None:
+        parts = [run.topic_partition] if isinstance(run, Run) else run.topic_partitions
+        origins = [0] * len(run) if isinstance(run, Run) else run.columns.origins
+        offsets = [run.columns.offset_at(i) for i in range(len(run))]
+        each = [(parts[origin], offset) for origin, offset in zip(origins, offsets, strict=True)]
+        taken += [(tp[0], rows[tp][offset][0]) for tp, offset in each if not rows[tp][offset][1]]
+    assert taken == [(topic, ms) for topic, ms, _ in drain(without, 1)]
