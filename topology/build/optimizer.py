@@ -209,14 +209,19 @@ class _Graph:
 
     def nearest(self, name: str, matches: Callable[[str], bool]) -> str | None:
         """The nearest step at or above ``name`` that matches; of several parents the last one's, as in Kafka Streams."""
-        if matches(name):
-            return name
-        found: str | None = None
-        for parent in self.parents[name]:
-            if matches(parent):
-                return parent
-            found = self.nearest(parent, matches)
-        return found
+        return name if matches(name) else self._nearest_above(name, matches, {})
+
+    def _nearest_above(self, name: str, matches: Callable[[str], bool], known: dict[str, str | None]) -> str | None:
+        # Each step once: the number of ways through merges of a stream with a part of itself doubles with each of them.
+        if name not in known:
+            found: str | None = None
+            for parent in self.parents[name]:
+                if matches(parent):
+                    found = parent
+                    break
+                found = self._nearest_above(parent, matches, known)
+            known[name] = found
+        return known[name]
 
     def way(self, name: str, above: str) -> str | None:
         """The child of ``above`` over which ``name`` is reached; ``name`` itself where it is the child."""

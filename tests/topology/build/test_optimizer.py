@@ -267,6 +267,17 @@ def test_a_merge_of_which_one_side_alone_is_repartitioned_stays_before_its_repar
     assert len(repartitions(build(merged_after_one_of_two, MERGE))) == 2
 
 
+def test_many_merges_of_a_stream_with_a_part_of_itself_are_built_at_once() -> None:
+    def program(builder: StreamsBuilder) -> None:
+        stream = by_value(words(builder))
+        for _ in range(60):
+            stream = stream.merge(stream.filter(lambda key, value: value != "bee"))
+        stream.group_by_key().count().to_stream().to("counts", value=serdes.long)
+
+    # As many ways as steps doubled sixty times would take years.
+    assert len(repartitions(build(program, MERGE))) == 1
+
+
 FIXTURES = Path(__file__).parents[2] / "golden" / "optimizations"
 SHOWN = [
     (REUSE, a_table),
