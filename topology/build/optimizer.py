@@ -5,7 +5,8 @@
 1. ``reuse.ktable.source.topics``: the store of ``table(topic)`` has no changelog; the topic is one already.
 2. ``merge.repartition.topics``: if several operators after one change of the key need the records repartitioned, the
    records are repartitioned only once, as for the first of these operators. Steps between the change and the repartition
-   topic that change neither keys nor values (filters, peeks, merges, branches) then run after it.
+   topic that change neither keys nor values (filters, peeks, merges, branches) then run after it. A stream is repartitioned
+   by itself if it is merged with others that this topic would not have.
 3. ``single.store.self.join``: a stream that is joined with itself stores its records once.
 
 Names of steps stay the same; those of a merged repartition are derived from its topic. Another setting gives another
@@ -88,7 +89,10 @@ def merge_repartitions(unfinished: UnfinishedTopology) -> UnfinishedTopology:
 
 
 def _behind_changes(graph: _Graph) -> dict[str, list[str]]:
-    """For each step that changes keys the repartitions that it makes necessary; a merge stands for those before it."""
+    """For each step that changes keys the repartitions that it makes necessary; a merge stands for those before it.
+
+    A repartition behind a merge stays where it is unless all that is merged would be repartitioned.
+    """
     behind: dict[str, list[str]] = {name: [] for name in graph.names if graph.changes_keys(name)}
     for name in graph.names:
         step = graph.steps[name]
@@ -109,6 +113,12 @@ def _behind_changes(graph: _Graph) -> dict[str, list[str]]:
         behind[merge] = list(dict.fromkeys(name for changer in changers for name in behind[changer]))
     for changer in {changer for changers in over.values() for changer in changers}:
         del behind[changer]
+    taken: set[str] = set()
+    for place in reversed(list(behind)):
+        behind[place] = [
+            name for name in behind[place] if name not in taken and graph.stands_before_all_of(name, place)
+        ]
+        taken.update(behind[place])
     return behind
 
 
@@ -199,28 +209,46 @@ class _Graph:
 
     def nearest(self, name: str, matches: Callable[[str], bool]) -> str | None:
         """The nearest step at or above ``name`` that matches; of several parents the last one's, as in Kafka Streams."""
-        known: dict[str, str | None] = {}
+        return name if matches(name) else self._nearest_above(name, matches, {})
 
-        def above(name: str) -> str | None:
+    def _nearest_above(self, name: str, matches: Callable[[str], bool], known: dict[str, str | None]) -> str | None:
+        # Each step once: the number of ways through merges of a stream with a part of itself doubles with each of them.
+        if name not in known:
             found: str | None = None
             for parent in self.parents[name]:
                 if matches(parent):
-                    return parent
-                if parent not in known:
-                    known[parent] = above(parent)
-                found = known[parent]
-            return found
-
-        return name if matches(name) else above(name)
+                    found = parent
+                    break
+                found = self._nearest_above(parent, matches, known)
+            known[name] = found
+        return known[name]
 
     def way(self, name: str, above: str) -> str | None:
         """The child of ``above`` over which ``name`` is reached; ``name`` itself where it is the child."""
         return self.nearest(name, lambda other: above in self.parents[other])
 
+    def between(self, name: str, place: str) -> set[str]:
+        """The steps on all ways up from ``name`` as far as ``place``, without these two."""
+        found: set[str] = set()
+        waiting = list(self.parents[name])
+        while waiting:
+            step = waiting.pop()
+            if step != place and step not in found:
+                found.add(step)
+                waiting += self.parents[step]
+        return found
+
+    def stands_before_all_of(self, name: str, place: str) -> bool:
+        """Whether all that reaches ``name`` comes through ``place``, and is not changed on the way."""
+        return all(self.parents[step] and self.keeps_records(step) for step in self.between(name, place))
+
     def merge(self, changer: str, repartitions: list[str]) -> None:
         """Puts one repartition behind ``changer`` in the place of several."""
         replaced = [step for name in repartitions if isinstance(step := self.steps[name], RepartitionStep)]
         first, topic = replaced[0], replaced[0].topic
+        moved = set().union(*(self.between(name, changer) for name in repartitions))
+        others = self.parents.keys() - moved - set(repartitions)
+        has_other_readers = any(not moved.isdisjoint(self.parents[name]) for name in others)
         shared = RepartitionStep(
             name=f"{topic}-source",
             site=first.site,
@@ -231,16 +259,18 @@ class _Graph:
             filter_name=f"{topic}-filter",
             key=next((step.key for step in replaced if step.key.serde is not None), first.key),
             value=next((step.value for step in replaced if step.value.serde is not None), first.value),
-            keeps_null_keys=any(step.keeps_null_keys for step in replaced),
+            # What else reads a step that comes behind the repartition now is not to miss records without a key.
+            keeps_null_keys=has_other_readers or any(step.keeps_null_keys for step in replaced),
         )
         for step in replaced:
-            child = self.way(step.name, changer)
-            if child is not None:
-                self._replace(child, changer, [shared.name])
-            for name in list(self.parents):
-                self._replace(name, step.name, self.parents[step.name])
+            above = [shared.name if parent == changer else parent for parent in self.parents[step.name]]
+            # Before the shared one is put anywhere: it may have the name of the first of these.
             del self.steps[step.name], self.parents[step.name]
+            for name in list(self.parents):
+                self._replace(name, step.name, above)
             self._merged[step.name] = shared.name
+        for name in moved:
+            self._replace(name, changer, [shared.name])
         self.steps[shared.name] = shared
         self.parents[shared.name] = [changer]
 

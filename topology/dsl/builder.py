@@ -100,7 +100,8 @@ class StreamsBuilder:
         ``key``, ``value``: serdes; None: the application's default. ``timestamp_extractor``: a name of
         :mod:`topology.spec.timestamps`, or a function ``(record, partition_time_ms)`` that returns epoch milliseconds;
         None: the record's timestamp. ``offset_reset``: where to start without a committed offset; None: as configured
-        (``auto.offset.reset``).
+        (``auto.offset.reset``). Streams of the same topics read them once, as the first one says: other serdes,
+        extractors or resets are refused.
         """
         site = call_site()
         step = SourceStep(

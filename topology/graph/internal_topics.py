@@ -40,7 +40,9 @@ def changelog_topic(store: StoreSpec, config: Mapping[str, object]) -> InternalT
         additional_ms = int(str(config.get(ADDITIONAL_RETENTION_KEY, ADDITIONAL_RETENTION_MS)))
         settings["retention.ms"] = str(min((store.retention_ms or 0) + additional_ms, END_OF_TIME_MS))
     if cleanup is Cleanup.HISTORY:
-        settings["min.compaction.lag.ms"] = str((store.retention_ms or 0) + ADDITIONAL_COMPACTION_LAG_MS)
+        settings["min.compaction.lag.ms"] = str(
+            min((store.retention_ms or 0) + ADDITIONAL_COMPACTION_LAG_MS, END_OF_TIME_MS)
+        )
     settings |= dict(store.changelog_configs)
     return InternalTopic(
         name=store.changelog_name,

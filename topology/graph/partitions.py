@@ -67,3 +67,7 @@ def _copartition(
     wanted = given or list(known.values())
     if None not in wanted:
         counts.update(dict.fromkeys(flexible, max(count for count in wanted if count is not None)))
+        return
+    for name in flexible:
+        # The one that is not known, such as topics by pattern, may be larger.
+        counts.pop(name, None)

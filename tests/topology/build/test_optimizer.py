@@ -41,6 +41,35 @@ def filtered_between(builder: StreamsBuilder) -> None:
     rekeyed.group_by_key().reduce(lambda one, other: one + other).to_stream().to("joined")
 
 
+def filtered_before_named_stores(builder: StreamsBuilder) -> None:
+    filtered = by_value(words(builder)).filter(lambda key, value: value != "bee")
+    filtered.group_by_key().count(store="c").to_stream().to("counts", value=serdes.long)
+    filtered.group_by_key().reduce(lambda one, other: one + other, store="j").to_stream().to("joined")
+
+
+def read_on_the_way(builder: StreamsBuilder) -> None:
+    stream = words(builder).select_key(lambda key, value: None if value == "bee" else value[:1])
+    seen = stream.peek(lambda key, value: None)
+    seen.to("joined")
+    seen.group_by_key().count().to_stream().to("counts", value=serdes.long)
+
+
+def merged_after_one_of_two(builder: StreamsBuilder) -> None:
+    stream = words(builder)
+    one, other = by_value(stream), stream.select_key(lambda key, value: value[-1:])
+    one.merge(other).group_by_key().count().to_stream().to("counts", value=serdes.long)
+    one.group_by_key().reduce(lambda one, other: one + other).to_stream().to("joined")
+
+
+def merged_twice(builder: StreamsBuilder) -> None:
+    stream = words(builder)
+    both = stream.peek(lambda key, value: None).merge(by_value(stream).merge(stream))
+    both.merge(both.filter(lambda key, value: value != "bee")).group_by_key().count().to_stream().to(
+        "counts", value=serdes.long
+    )
+    both.group_by_key().reduce(lambda one, other: one + other).to_stream().to("joined")
+
+
 def merged_between(builder: StreamsBuilder) -> None:
     stream = words(builder)
     both = by_value(stream).merge(stream.select_key(lambda key, value: value[-1:]))
@@ -74,7 +103,10 @@ STRINGS = {"default.key.serde": serdes.string, "default.value.serde": serdes.str
 PROGRAMS = [
     two_counts,
     filtered_between,
+    filtered_before_named_stores,
+    read_on_the_way,
     merged_between,
+    merged_after_one_of_two,
     values_made_between,
     a_table,
     joined_with_itself,
@@ -204,8 +236,8 @@ RECORDS: list[tuple[str | None, str, int]] = [
 ]  # fmt: skip
 
 
-def results(topology: Topology) -> dict[str, list[Any]]:
-    with TopologyTestDriver(topology, STRINGS) as driver:
+def results(topology: Topology, partitions: int = 1) -> dict[str, list[Any]]:
+    with TopologyTestDriver(topology, STRINGS, partitions=partitions) as driver:
         given = driver.create_input_topic("in", serdes.string, serdes.string)
         for key, value, timestamp in RECORDS:
             given.pipe_input(key, value, timestamp)
@@ -220,6 +252,30 @@ def test_results_stay_what_they_are(program: Program) -> None:
     plain = results(build(program))
     assert plain["joined"]
     assert results(build(program, "all")) == plain
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, merged_twice])
+def test_results_stay_what_they_are_in_several_partitions(program: Program) -> None:
+    def in_any_order(topology: Topology) -> tuple[dict[Any, Any], list[str]]:
+        found = results(topology, partitions=3)
+        return {record.key: record.value for record in found["counts"]}, sorted(map(str, found["joined"]))
+
+    assert in_any_order(build(program, "all")) == in_any_order(build(program))
+
+
+def test_a_merge_of_which_one_side_alone_is_repartitioned_stays_before_its_repartition() -> None:
+    assert len(repartitions(build(merged_after_one_of_two, MERGE))) == 2
+
+
+def test_many_merges_of_a_stream_with_a_part_of_itself_are_built_at_once() -> None:
+    def program(builder: StreamsBuilder) -> None:
+        stream = by_value(words(builder))
+        for _ in range(60):
+            stream = stream.merge(stream.filter(lambda key, value: value != "bee"))
+        stream.group_by_key().count().to_stream().to("counts", value=serdes.long)
+
+    # As many ways as steps doubled sixty times would take years.
+    assert len(repartitions(build(program, MERGE))) == 1
 
 
 FIXTURES = Path(__file__).parents[2] / "golden" / "optimizations"

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from topology import Store, StreamsBuilder, TimeWindows, Topology, serdes
 from topology.graph.internal_topics import changelog_topic, repartition_topic
 from topology.graph.nodes import StoreSpec, internal_topic_name
+from topology.spec.windows import END_OF_TIME_MS
 
 DAY_MS = 86_400_000
 
@@ -21,6 +26,14 @@ def test_changelog_of_a_window_store() -> None:
     assert dict(changelog_topic(duplicates, {}).configs)["cleanup.policy"] == "delete"
     shorter = changelog_topic(store, {"windowstore.changelog.additional.retention.ms": 7})
     assert dict(shorter.configs)["retention.ms"] == "1007"
+
+
+@pytest.mark.parametrize("kind", ["window", "session", "versioned"])
+def test_a_store_that_keeps_everything_has_no_time_beyond_the_last_one(kind: Any) -> None:
+    store = StoreSpec(name="w", kind=kind, retention_ms=END_OF_TIME_MS)
+    configs = dict(changelog_topic(store, {}).configs)
+    times = [int(value) for name, value in configs.items() if name in ("retention.ms", "min.compaction.lag.ms")]
+    assert times == [END_OF_TIME_MS]
 
 
 def test_settings_of_the_application_and_of_the_store() -> None:
