@@ -40,6 +40,15 @@ PARTITIONS_PER_STEP = 32
 IN_MEMORY_BYTES = 1 << 16
 _READ_COMMITTED = 1
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_TIMESTAMP_VERSIONS = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+"""From which version of ListOffsets on a negative timestamp means something."""
 
 Steps: TypeAlias = "Generator[None, None, None]"
 
@@ -309,6 +318,8 @@ def handle_list_offsets(broker: Broker, request: Request) -> ListOffsetsResponse
                 result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             result.error_code = _check_epoch(log, each.current_leader_epoch)
+            if each.timestamp < 0 and request.header.api_version < _TIMESTAMP_VERSIONS.get(each.timestamp, 1 << 15):
+                result.error_code = ErrorCode.UNSUPPORTED_VERSION
             if not result.error_code:
                 _look_up(log, each.timestamp, result, committed=committed)
         answer.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=wanted.name, partitions=partitions))
@@ -318,9 +329,6 @@ def handle_list_offsets(broker: Broker, request: Request) -> ListOffsetsResponse
 def _look_up(
     log: PartitionLog, timestamp: int, result: ListOffsetsResponse.ListOffsetsPartitionResponse, *, committed: bool
 ) -> None:
-    if timestamp < _EARLIEST_PENDING_UPLOAD:
-        result.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return
     readable = log.last_stable_offset if committed else log.high_watermark
     found: tuple[int, int] | None = None
     try:

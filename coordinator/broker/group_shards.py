@@ -20,6 +20,7 @@ from typing import TypeAlias, TypeVar
 
 import orjson
 
+from coordinator.broker.access import REMEMBERED_NAME_MAX
 from coordinator.broker.keyed_log import KeyedLog, loading
 from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.group.classic.state import ClassicGroup
@@ -58,14 +59,20 @@ JOINING = frozenset({"JoinGroupRequest", "ConsumerGroupHeartbeatRequest"})
 """Requests after which a member may have an id that the coordinator made."""
 
 
-@lru_cache(maxsize=4096)
 def java_hash(text: str) -> int:
-    """``String.hashCode`` of Java: over UTF-16 code units, modulo 2**32, signed."""
+    """``String.hashCode`` of Java: over UTF-16 code units, modulo 2**32, signed. Those of very long texts are not kept."""
+    return (_known_hash if len(text) <= REMEMBERED_NAME_MAX else _hash)(text)
+
+
+def _hash(text: str) -> int:
     value = 0
     encoded = text.encode("utf-16-be")
     for unit in range(0, len(encoded), 2):
         value = (31 * value + (encoded[unit] << 8 | encoded[unit + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
+
+
+_known_hash = lru_cache(maxsize=4096)(_hash)
 
 
 def _check_replication(spec: TopicSpec) -> None:

@@ -58,6 +58,7 @@ _COMPRESSIONS = {
     "zstd": Compression.ZSTD,
 }
 """The values of ``compression.type``."""
+_COMPACTION_LAGS = {"min.compaction.lag.ms", "max.compaction.lag.ms"}
 GROUP_CONFIGS_LOG = "__group_configs"
 PRODUCER_IDS_LOG = "__producer_ids"
 INTERNAL_LOGS = frozenset({METADATA_TOPIC, BROKER_LOG, GROUP_CONFIGS_LOG, PRODUCER_IDS_LOG})
@@ -282,9 +283,15 @@ class TopicRegistry:
     def check_configs(self, configs: Mapping[str, str]) -> None:
         try:
             parsed = {**self._defaults, **parse_configs(configs, TOPIC_CONFIGS, what="topic")}
-            self._log_config(parsed)
+            config = self._log_config(parsed)
         except ValueError as error:
             raise TopicRefusedError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms and configs.keys() & _COMPACTION_LAGS:
+            raise TopicRefusedError(
+                ErrorCode.INVALID_CONFIG,
+                f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
+                f"max.compaction.lag.ms ({config.max_compaction_lag_ms})",
+            )
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Makes a topic, durably. Raises :class:`TopicRefusedError`, or the log's errors."""

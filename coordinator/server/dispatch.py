@@ -178,18 +178,29 @@ class Dispatcher:
         if split is None or not is_long(split, request.message):
             return self._handlers[api_key](self._broker, request)
         slices = self._broker.slices
-        answers, waiting = await slices.run(self._piecewise(split, request))
+        answers, waiting, refused = await slices.run(self._piecewise(split, request))
         for index, answer in waiting:
-            answers[index] = await answer
+            try:
+                answers[index] = await answer
+            except DisconnectError as error:
+                refused = error
+        if refused is not None:
+            raise refused
         return await slices.run(joined(split, answers))
 
     def _piecewise(self, split: Split, request: Request) -> Generator[None, None, _Pieces]:
         answers: list[Message | None] = []
         waiting: list[tuple[int, Awaitable[Message | None]]] = []
+        refused: DisconnectError | None = None
         for piece in in_pieces(split, request.message):
             if piece is not None:
                 part = Request(request.header, piece, request.client_host, request.access)
-                answer = self._handlers[request.header.api_key](self._broker, part)
+                answer: MessageOrLater = None
+                try:
+                    answer = self._handlers[request.header.api_key](self._broker, part)
+                except DisconnectError as error:
+                    # The other pieces are handled, as they would be in one piece.
+                    refused = error
                 if isawaitable(answer):
                     waiting.append((len(answers), answer))
                     answers.append(None)
@@ -197,7 +208,7 @@ class Dispatcher:
                     answers.append(answer)
             yield
         yield from released(request.message)
-        return answers, waiting
+        return answers, waiting, refused
 
     async def _when_ready(self, header: RequestHeader, answer: Awaitable[Message | None]) -> Parts | None:
         try:
@@ -222,8 +233,8 @@ class Dispatcher:
         raise ProtocolViolationError(f"API {api_key} version {api_version} is not served")
 
 
-_Pieces: TypeAlias = "tuple[list[Message | None], list[tuple[int, Awaitable[Message | None]]]]"
-"""The responses to the pieces; those that have to be awaited, with their place."""
+_Pieces: TypeAlias = "tuple[list[Message | None], list[tuple[int, Awaitable[Message | None]]], DisconnectError | None]"
+"""The responses to the pieces; those that have to be awaited, with their place; why there is none for the client."""
 Decoding: TypeAlias = "Generator[None, None, tuple[RequestHeader, Message]]"
 
 

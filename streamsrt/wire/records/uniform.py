@@ -25,6 +25,7 @@ _SAMPLE_RECORDS = 8
 _RUN_RECORDS = 128
 _HEAD_BYTES_MAX = 21  # an attribute byte and four numbers of up to five bytes
 _NUMBER_BYTES_MAX = 5
+_KNOWN_RECORDS_MAX = 1 << 13
 BASE_TIMESTAMP_MAX = 1 << 62
 _HIGH = bytes(range(0x80, 0x100))
 
@@ -229,12 +230,19 @@ def _columns(records: memoryview, position: int, count: int, size: int, start: i
     return np.ndarray((stop - start, count), _BYTE, records, position + start, (1, size)).tobytes()
 
 
-@lru_cache(maxsize=256)
 def _offset_columns(first: int, count: int, size: int) -> bytes:
     """Offset deltas from ``first`` on as they are written, column by column."""
+    # Those of a million records would take megabytes, which are made as quickly as the records are read.
+    return (_known_offset_columns if count <= _KNOWN_RECORDS_MAX else _made_offset_columns)(first, count, size)
+
+
+def _made_offset_columns(first: int, count: int, size: int) -> bytes:
     doubled = np.arange(first, first + count, dtype=np.int64) << 1
     columns = [doubled >> 7 * at & 0x7F | (0x80 if at < size - 1 else 0) for at in range(size)]
     return np.array(columns).astype(np.uint8).tobytes()
+
+
+_known_offset_columns = lru_cache(maxsize=256)(_made_offset_columns)
 
 
 def _column(records: memoryview, run: _Run, at: int, size: int) -> list[Any]:

@@ -458,6 +458,12 @@ class TestListOffsets:
         assert list_offset(broker, -5) == (0, -1, -1)
         assert list_offset(broker, -6) == (0, -1, -1)
 
+    @pytest.mark.parametrize(("timestamp", "version"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+    def test_special_timestamps_have_versions(self, broker: InProcessBroker, timestamp: int, version: int) -> None:
+        broker.create("t")
+        assert list_offset(broker, timestamp, version=version)[0] == 0
+        assert version == 1 or list_offset(broker, timestamp, version=version - 1)[0] == 35
+
     def test_what_is_refused(self, broker: InProcessBroker) -> None:
         broker.create("t")
         assert list_offset(broker, -7)[0] == 35

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,17 @@ class TestGroups:
         assert java_hash("hello") == 99_162_322
         assert java_hash("polygenelubricants") == -(1 << 31)
         assert java_hash("\U0001f600") == 1_772_899
+
+    def test_long_names_take_no_memory(self) -> None:
+        java_hash("g" * 30_000)
+        tracemalloc.start()
+        try:
+            for number in range(100):
+                java_hash(f"{number}{'g' * 30_000}")
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept_bytes < 1 << 20
 
 
 def test_a_group_fsync_covers_commits(tmp_path: Path) -> None:

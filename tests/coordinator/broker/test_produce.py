@@ -50,6 +50,18 @@ class TestProduce:
         with pytest.raises(ProtocolViolationError, match="UNKNOWN_TOPIC_OR_PARTITION for t-0"):
             broker.ask(production("t", {0: batch(b"a")}, acks=0), 12)
 
+    @pytest.mark.parametrize("count", [3, 300])
+    def test_an_error_without_acks_leaves_nothing_else_out(self, broker: InProcessBroker, count: int) -> None:
+        broker.create("t", count)
+        batches: dict[int, bytes | None] = {count: batch(b"a"), **dict.fromkeys(range(count), batch(b"a"))}
+
+        async def scenario() -> None:
+            with pytest.raises(ProtocolViolationError, match=f"UNKNOWN_TOPIC_OR_PARTITION for t-{count}"):
+                await broker.send(production("t", batches, acks=0), 12)
+
+        asyncio.run(scenario())
+        assert [broker.values("t", partition) for partition in range(count)] == [[b"a"]] * count
+
     @pytest.mark.parametrize("acks", [2, -2, 32767])
     def test_other_acks(self, broker: InProcessBroker, acks: int) -> None:
         broker.create("t")

@@ -111,6 +111,10 @@ class TestCreateTopics:
             ({"retention.ms": "soon"}, "Invalid value soon for configuration retention.ms: not a number of type LONG."),
             ({"segment.bytes": "5"}, "Invalid value 5 for configuration segment.bytes: must be at least 14."),
             ({"retention.ms": None}, "Null value not supported for topic configs: retention.ms"),
+            (
+                {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"},
+                "conflict topic config setting min.compaction.lag.ms (6) > max.compaction.lag.ms (5)",
+            ),
         ],
     )
     def test_configs(self, broker: InProcessBroker, configs: dict[str, str | None], text: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -141,6 +142,24 @@ def test_other_records_are_left_to_the_codec(count: int, key_sizes: list[int], t
 @pytest.mark.parametrize("data", [b"", b"\x0c", b"\x80", bytes(RECORDS_MIN)])
 def test_fewer_bytes_than_records(data: bytes) -> None:
     assert read_uniform(memoryview(data), RECORDS_MIN, T0) is None
+
+
+def test_batches_of_many_records_leave_nothing_behind() -> None:
+    count = 20_000
+    records, shorter = (
+        memoryview(encode_batch([b"k"] * each, [b"v"] * each, [T0] * each))[HEADER_SIZE_BYTES:]
+        for each in (count, count - 1)
+    )
+    size_bytes = len(records) - len(shorter)
+    assert read_uniform(records, count, T0) is not None
+    tracemalloc.start()
+    try:
+        for fewer in range(1, 60):
+            assert read_uniform(records[: -fewer * size_bytes], count - fewer, T0) is not None
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 1 << 20
 
 
 def test_bytes_keep_their_zeros() -> None:
