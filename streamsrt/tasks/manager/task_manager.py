@@ -582,9 +582,11 @@ class TaskManager:
     def _follow(self, owned: OwnedTask) -> None:
         wanted = []
         for name, progress in owned.changelogs.items():
-            if progress.is_done:
-                continue
             self._restorer.add(progress, str(owned))
+            if progress.is_done:
+                # Listeners hear of a store without anything to restore, too, as in Kafka Streams.
+                self._restorer.remove(progress.changelog)
+                continue
             self._by_changelog[progress.changelog] = (owned, name)
             apply = partial(owned.task.restore, name)
             store = rocksdb_of(owned.stores[name])
