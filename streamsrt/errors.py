@@ -35,10 +35,13 @@ from collections.abc import Sequence
 class StreamsError(Exception):
     """The root of this package's errors. ``exit_code`` is the exit code of the command line. ``is_in_order``:
     everything read before the failure was processed and nothing after it, so the progress may be committed.
+    ``is_of_program``: the record is not at fault but the program (a suppression that is full), and all ends as in Kafka
+    Streams: what was written before is sent, in order or not.
     """
 
     exit_code = 1
     is_in_order = True
+    is_of_program = False
 
 
 class UserError(StreamsError):

@@ -185,8 +185,8 @@ def handle_txn_offset_commit(broker: Broker, request: Request) -> Answer:
 def _without_unknown(broker: Broker, message: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Removes partitions that do not exist from the request, and returns the response to them: a topic that is created
     later under the name has records of its own."""
-    asked, known, unknown = message.topics, [], []
-    for wanted in asked:
+    known, unknown = [], []
+    for wanted in message.topics:
         topic = broker.topics.get(wanted.name)
         there = range(0 if topic is None else len(topic.partitions))
         absent = [each for each in wanted.partitions if each.partition_index not in there]
@@ -196,10 +196,8 @@ def _without_unknown(broker: Broker, message: TxnOffsetCommitRequest) -> TxnOffs
         if topic is not None:
             wanted.topic_id = topic.id
             known.append(wanted)
-    message.topics = unknown
-    refused = failed_commit(message, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     message.topics = known
-    return refused
+    return failed_commit(TxnOffsetCommitRequest(topics=unknown), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _merged(answer: TxnOffsetCommitResponse, refused: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import cast
 
+from streamsrt.avro.item_counts import ITEMS_MAX
 from streamsrt.avro.kernels import Read
 from streamsrt.avro.schemas import Unsupported
 from streamsrt.avro.source_code import SourceCode
@@ -164,6 +165,7 @@ class _Reading:
                 else:
                     c.line(f"{number} = -{number}")
                     self._skip_long(_LONG)
+            c.line(f"if {number} > {ITEMS_MAX}: raise ValueError")
             with c.block(f"for _ in range({number}):"):
                 one()
 

@@ -15,6 +15,7 @@ import fastavro.write
 from fastavro.types import Schema
 
 from streamsrt.avro import kernels
+from streamsrt.avro.item_counts import count_check
 from streamsrt.avro.kernels import HEAD_BYTES, Read, Write
 from streamsrt.avro.reading import generated_reader
 from streamsrt.avro.schemas import Unsupported
@@ -27,8 +28,11 @@ def reader_of(writer: Schema, reader: Schema) -> Read:
     ``reader``: the one into which it is read. Both as fastavro parses them."""
     # The same, which fastavro need not compare.
     into = None if writer == reader else reader
+    check = count_check(writer)
 
     def read(data: bytes, at: int) -> object:
+        if check is not None:
+            check(data, at)
         source = BytesIO(data)
         source.seek(at)
         return fastavro.schemaless_reader(source, writer, into)

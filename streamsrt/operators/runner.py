@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import repeat
@@ -274,9 +274,10 @@ class Runner:
             arguments = (*arguments[:3], each, *more)
         if generated.takes_places:
             arguments = (*arguments, *places_of(partitions, columns))
-        start, (raw_keys, *rest) = 0, arguments
-        while raw_keys:
-            keys = iter(raw_keys)
+        start = 0
+        keys: Iterator[object] = iter(columns.keys)
+        rest: Sequence[Iterable[object]] = arguments[1:]
+        while start < len(columns.keys):
             self._at = (partitions, columns, keys)
             try:
                 generated.run(keys, *rest)
@@ -294,8 +295,10 @@ class Runner:
                 except RecordError as failure:
                     failure.is_in_order = failure.is_in_order and not self.env.lets_go
                     raise
-                start = index + 1
-            raw_keys, *rest = [column[start:] for column in arguments]
+                is_first, start = start == 0, index + 1
+            if is_first:
+                # All of them have come as far as each other: the records behind the next failures are not copied again.
+                keys, *rest = [iter(column[start:]) for column in arguments]
 
     def only_counts(self, source: str) -> bool:
         """Whether runs of that source are taken as a whole to be counted (rule 5)."""

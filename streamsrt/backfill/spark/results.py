@@ -165,14 +165,18 @@ class ResultsTaken:
 
     def take(self) -> dict[str, TaskFailure]:
         """Runs the tasks, and publishes their results; failures by task. Raises Spark's errors, OSError, BackfillError."""
-        first = self._partition(0)
-        failures = {row.task: TaskFailure(**json.loads(row.failure)) for row in first if row.failure is not None}
+        first, failures = self._partition(0), dict[str, TaskFailure]()
         for number, task_id in enumerate(self._task_ids):
-            if task_id in failures or not any(row.task == task_id for row in first):
-                continue
             for _ in range(COMPUTED_MAX):
+                rows = [row for row in first if row.task == task_id]
+                # What is computed again may fail, too.
+                failed = next((row.failure for row in rows if row.failure is not None), None)
+                if failed is not None:
+                    failures[task_id] = TaskFailure(**json.loads(failed))
+                if failed is not None or not rows:
+                    break
                 try:
-                    self._take(number, [row for row in first if row.task == task_id])
+                    self._take(number, rows)
                     break
                 except _ComputedAgainError:
                     first = self._partition(0)

@@ -14,7 +14,7 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, TypeVar
 
-from streamsrt.errors import OutageError, ProcessingError, ProductionError, RecordError, StateError
+from streamsrt.errors import OutageError, ProcessingError, ProductionError, RecordError, StateError, UserError
 from streamsrt.operators.engine.gathered_output import GatheredOutput
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
@@ -591,7 +591,7 @@ def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
     message = f"a user's function raised {error_text(error)} ({where(plan, context)}). {advice}"
     if isinstance(error, UpcastError):
         message = f"{error.with_advice} ({where(plan, context)})"
-    return _failure(ProcessingError, plan, context, message)
+    return _failure(ProcessingError, plan, context, error, message)
 
 
 def raise_outage(
@@ -600,13 +600,16 @@ def raise_outage(
     """Ends the processing for an outage, about which no handler is asked. ``kind``: of the error that is raised."""
     advice = "The record is not at fault: no handler was asked about it, and it is processed after the next start"
     message = f"{error} ({where(plan, context)}). {advice}"
-    failure = _failure(kind, plan, context, message)
+    failure = _failure(kind, plan, context, error, message)
     failure.exit_code = error.exit_code
     raise failure from error
 
 
-def _failure(kind: type[Failure], plan: ResolvedSubtopology, context: ErrorContext, message: str) -> Failure:
+def _failure(
+    kind: type[Failure], plan: ResolvedSubtopology, context: ErrorContext, error: BaseException, message: str
+) -> Failure:
     failure = kind(message, context.topic, context.partition, context.offset)
+    failure.is_of_program = isinstance(error, UserError)
     # A commit of what came before would contain what the record has changed.
     failure.is_in_order = _node(plan, context.node) is None or not plan.has_changed(context.node)
     return failure
@@ -631,7 +634,7 @@ def production_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
         f"a result can't be written: {_why_unwritten(error)} ({where(plan, context)}"
         f"{_written(plan, context.node)}). Correct the serde{advice}"
     )
-    return _failure(ProductionError, plan, context, message)
+    return _failure(ProductionError, plan, context, error, message)
 
 
 _TAKEN: Mapping[str, type] = {"required argument is not an integer": int, "required argument is not a float": float}

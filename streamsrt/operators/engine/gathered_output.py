@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from streamsrt.errors import StreamsError, UserError
+from streamsrt.errors import StreamsError
 from streamsrt.operators.engine.placement import Choice
 from streamsrt.state.columns import Headers
 
@@ -94,9 +94,7 @@ class GatheredOutput:
         self._depth -= 1
         if not self._depth:
             self.is_gathering = False
-            # Where the program itself is wrong (a suppression that is full), all ends as in Kafka Streams.
-            is_mistake = failure is not None and isinstance(failure.__cause__, UserError)
-            if isinstance(failure, StreamsError) and not failure.is_in_order and not is_mistake:
+            if isinstance(failure, StreamsError) and not failure.is_in_order and not failure.is_of_program:
                 self.discard()
             else:
                 self.hand_over()

@@ -132,7 +132,7 @@ class ResolvedSubtopology:
     flushed_stores: tuple[FlushedStore, ...] = field(init=False)
     sliding_stores: frozenset[str] = field(init=False)
     """Those of sliding aggregations."""
-    _forwarding: dict[str, bool] = field(init=False, default_factory=dict)
+    _forwarding: dict[str, bool] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.specs = {spec.name: spec for spec in self.subtopology.stores}

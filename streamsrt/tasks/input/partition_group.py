@@ -88,11 +88,12 @@ class _Queue:
 
     def open_batch(self, columns: RecordColumns) -> None:
         """Looks at the batch that is the first one now."""
-        self.head = columns.first_timestamp
         self.highest = -1
         self.is_ordered = None
-        if self._is_unreadable is not None:
-            self.head = self._times_of_readable(self.position, self.position + 1)[0]
+        self.head = columns.first_timestamp if self._is_unreadable is None else self._readable_head()
+
+    def _readable_head(self) -> int:
+        return self._times_of_readable(self.position, self.position + 1)[0]
 
     def _times_of_readable(self, start: int, stop: int) -> list[int]:
         """Returns times of the first batch's records; unreadable ones that would hold others back come at once (rule 4)."""
@@ -142,7 +143,7 @@ class _Queue:
                 self.open_batch(self.batches[0])
             return columns if start == 0 else columns.cut(start)
         self.position = stop
-        self.head = self._times_of_readable(stop, stop + 1)[0]
+        self.head = columns.timestamps[stop] if self._is_unreadable is None else self._readable_head()
         return columns.cut(start, stop)
 
     def has_more_at_broker(self) -> bool:

@@ -313,8 +313,9 @@ class TaskManager:
             for spec in subtopology.stores:
                 stores[spec.name] = self._open_store(subtopology, spec.name, key[1])
                 stack.callback(stores[spec.name].close)
+            task = self._make_task(subtopology, key[1], stores)
             stack.pop_all()
-        owned = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
+        owned = OwnedTask(key, role, subtopology, task, stores)
         owned.task.while_calling(lambda: self.while_calling(owned))
         owned.task.on_stop_request(self.on_stop_request)
         self._tasks[key] = owned
@@ -340,8 +341,12 @@ class TaskManager:
         spec = next(spec for spec in subtopology.stores if spec.name == name)
         try:
             store = self._directory.open_store(spec, partition)
-            # Damage to a file may be detected only when it is read.
-            store.changelog_offset()
+            try:
+                store.changelog_offset()  # Damage to a file may be detected only when it is read.
+            except StateError as error:
+                if not isinstance(error, StoreCorruptedError):
+                    store.close()
+                raise
             return store
         except StoreCorruptedError as error:
             logger.warning("%s; it is wiped and restored from its changelog", error)
@@ -582,9 +587,11 @@ class TaskManager:
     def _follow(self, owned: OwnedTask) -> None:
         wanted = []
         for name, progress in owned.changelogs.items():
-            if progress.is_done:
-                continue
             self._restorer.add(progress, str(owned))
+            if progress.is_done:
+                # Listeners hear of a store without anything to restore, too, as in Kafka Streams.
+                self._restorer.remove(progress.changelog)
+                continue
             self._by_changelog[progress.changelog] = (owned, name)
             apply = partial(owned.task.restore, name)
             store = rocksdb_of(owned.stores[name])

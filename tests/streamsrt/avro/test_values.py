@@ -17,6 +17,7 @@ import pytest
 from fastavro.utils import generate_one
 
 from streamsrt.avro import kernels
+from streamsrt.avro.item_counts import ITEMS_MAX, TooManyItemsError, count_check
 from streamsrt.avro.kernels import NativeAvro, Read, Write
 from streamsrt.avro.reading import generated_reader
 from streamsrt.avro.schemas import Logical, Unsupported
@@ -302,3 +303,62 @@ def test_a_block_that_is_not_wanted_is_as_long_as_it_says(kind: Any, extra: int,
 
     expected = read_by(lambda: fastavro.schemaless_reader(BytesIO(data), written, wanted))
     assert read_by(lambda: reader_of(written, wanted)(data, 0)) == expected
+
+
+NOTHING_IN_IT = {"type": "record", "name": "Nothing", "fields": [{"name": "n", "type": "null"}]}
+
+
+@pytest.mark.parametrize("item", ["null", NOTHING_IN_IT, {"type": "fixed", "name": "F", "size": 0}])
+@pytest.mark.parametrize("around", ["alone", "behind others", "in a union", "skipped"])
+def test_a_damaged_count_of_items_without_bytes_is_refused(native: NativeAvro | None, item: Any, around: str) -> None:
+    """It would fill the memory."""
+    array: Any = {"type": "array", "items": item}
+    value: Any = [
+        {"n": None} if isinstance(item, dict) and "fields" in item else b"" if isinstance(item, dict) else None
+    ] * 3
+    others = [{"name": kind, "type": kind} for kind in KINDS]
+    others += [
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["x"]}},
+        {"name": "m", "type": [array, "int"]},
+    ]
+    others += [{"name": "map", "type": {"type": "map", "values": "long"}}]
+    more = [None, True, 1, 1 << 40, 1.5, 2.5, b"bytes", "text", "x", 7, {"k": 1 << 20}]
+    names = [each["name"] for each in others]
+    writer: Any = array if around == "alone" else ["string", "int", array]
+    if around == "behind others":
+        fields = [*others, {"name": "a", "type": item_again(array)}]
+        writer, value = (
+            {"type": "record", "name": "R", "fields": fields},
+            {**dict(zip(names, more, strict=True)), "a": value},
+        )
+    if around == "skipped":
+        writer, value = {"type": "record", "name": "R", "fields": [{"name": "a", "type": array}]}, {"a": value}
+    schema = fastavro.parse_schema(writer)
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    whole = out.getvalue()
+    assert whole.endswith(b"\6\0")
+    into: Any = schema
+    if around == "skipped":
+        into = fastavro.parse_schema({"type": "record", "name": "R", "fields": []})
+    read = reader_of(schema, into)
+    assert read(HEAD + whole, len(HEAD)) == ({} if around == "skipped" else value)
+    # With its size in bytes, a block can be skipped whatever is in it.
+    for count in (2 * ITEMS_MAX, 1 << 40, 1 << 41 if around == "skipped" else -(1 << 40)):
+        damaged = BytesIO()
+        fastavro.schemaless_writer(damaged, "long", count)
+        size = b"\0" if count < 0 else b""
+        with pytest.raises(TooManyItemsError, match="items that take no bytes, and may have 1,048,576"):
+            read(HEAD + whole[:-2] + damaged.getvalue() + size + b"\0", len(HEAD))
+
+
+def item_again(array: Any) -> Any:
+    """The same array, whose item is named where it was defined before."""
+    item = array["items"]
+    return {"type": "array", "items": item["name"]} if isinstance(item, dict) else array
+
+
+def test_schemas_without_such_arrays_are_not_looked_at() -> None:
+    nested = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
+    for plain in ("string", {"type": "array", "items": "string"}, {"type": "array", "items": nested}):
+        assert count_check(fastavro.parse_schema(plain)) is None

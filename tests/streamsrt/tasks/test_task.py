@@ -181,6 +181,30 @@ def test_branches_that_are_merged_again_and_again(settings: dict[str, str]) -> N
     assert task.process(1, 0) == 1
 
 
+class Counted(list[Any]):
+    """Counts how many of its records were copied."""
+
+    copied = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        if not isinstance(at, slice):
+            return found
+        Counted.copied += len(found)
+        return Counted(found)
+
+
+def test_what_is_behind_skipped_records_is_copied_once() -> None:
+    """A copy for each of them would take the longer the more there are."""
+    count = 500
+    task = new_task(numbers(inverse), Written(), handlers=ExceptionHandlers(processing=log_and_continue))
+    keys, values = Counted([b"k"] * count), Counted([long(0)] * count)
+    Counted.copied = 0
+    task.add_batch("in", 0, RecordColumns(keys, values, [1] * count, 0, count))
+    assert task.process(count, 0) == task.counters()["failed_processing"] == count
+    assert Counted.copied <= 4 * count
+
+
 class MuteError(Exception):
     def __str__(self) -> str:
         raise RuntimeError

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from streamsrt.backfill.engine_local import TaskFailedError
+from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.local_copies import copies_in, copy_path, found_at
 from streamsrt.backfill.manifest import (
@@ -128,6 +129,23 @@ def test_a_result_that_is_lost_again_and_again_is_given_up(tmp_path: Path) -> No
     with pytest.raises(BackfillError, match=rf"lost the result of task 0_0 {COMPUTED_MAX} times"):
         ResultsTaken(tmp_path / "plan", [TASK], partition).take()
     assert load_manifest(tmp_path / "plan", plan, TASK) is None
+
+
+def test_what_is_computed_again_may_fail(tmp_path: Path) -> None:
+    plan = load_plan(planned(tmp_path, [[("ax", 1)]]).directory)
+    lost, other = (computed(tmp_path, plan.fingerprint, f"0_0-{name}", SIZES) for name in ("aa", "bb"))
+    failure = TaskFailure("OSError", "the archive is gone", 1, "")
+    failed = kept(iter([failure_row(TASK, json.dumps(asdict(failure)))]))
+    directory, asked = tmp_path / "plan", list[int]()
+
+    def partition(part: int) -> list[ResultRow]:
+        asked.append(part)
+        now = lost if len(asked) == 1 else other if part else failed
+        return [row for row in now if row.part == part]
+
+    assert ResultsTaken(directory, [TASK], partition).take() == {TASK: failure}
+    assert load_manifest(directory, plan, TASK) is None
+    assert not list((directory / "attempts").glob("*"))
 
 
 def test_what_arrives_damaged_is_not_published(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from streamsrt.errors import (
     DeserializationError,
     MissingTopicError,
     ProcessingError,
+    StateError,
     TopologyMismatchError,
     UserError,
 )
 from streamsrt.membership.values import NOTHING, Tasks
+from streamsrt.state.memory import MemoryStore
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import read_header
 from tests.coordinator.broker.odd_batches import CASES
@@ -763,3 +765,28 @@ def test_where_to_go_on_is_asked_again_while_the_cluster_does_not_answer(make_ri
     # Whoever stops reading stops asking.
     rig.manager.close_all()
     assert rig.manager.process(10, rig.clock_ms + 5_000) == 0
+
+
+class UnreadStore(MemoryStore):
+    """Can't be read when it is opened for the first time."""
+
+    is_readable = False
+
+    def changelog_offset(self) -> int | None:
+        if not UnreadStore.is_readable:
+            raise StateError("the disk does not answer")
+        return super().changelog_offset()
+
+
+def test_a_store_that_can_not_be_read_does_not_stay_open(make_rig: MakeRig) -> None:
+    """Else the thread that takes the place of the failed one would find it in use for ever."""
+    builder = StreamsBuilder()
+    own = Store("counts", supplier=UnreadStore)
+    builder.stream("in", key=serdes.string, value=serdes.integer).group_by_key().count(store=own)
+    rig = make_rig(topology=builder.build())
+    with pytest.raises(StateError, match="does not answer"):
+        rig.start(Tasks(active=rig.tasks(0)))
+    assert not rig.directory.is_open("counts", 0)
+    UnreadStore.is_readable = True
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active running"}

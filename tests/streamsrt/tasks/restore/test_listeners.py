@@ -9,8 +9,10 @@ import pytest
 
 from streamsrt.client.values import Fetched
 from streamsrt.errors import UserError
+from streamsrt.membership.values import Tasks
 from streamsrt.tasks.restore.listeners import RestoreListener, StandbyListener
 from streamsrt.tasks.restore.progress import ChangelogProgress, Restorer
+from tests.streamsrt.rig import CHANGELOG, MakeRig, number
 from tests.streamsrt.tasks.restore.test_progress import PLACE, Reading, fetched
 
 
@@ -46,6 +48,26 @@ def test_a_restore_from_its_start_to_its_end() -> None:
         ("on_batch_restored", PLACE, "counts", 6, 2),
         ("on_batch_restored", PLACE, "counts", 8, 2),
         ("on_restore_end", PLACE, "counts", 4),
+    ]
+
+
+def test_a_changelog_without_records_is_restored_too(make_rig: MakeRig) -> None:
+    """Whoever waits until all stores are restored would wait for ever, as Kafka Streams tells of these as well."""
+    notes = Notes()
+    rig = make_rig(on_restore=notes)
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.restore()
+    changelog = (CHANGELOG, 0)
+    assert notes.told == [("on_restore_start", changelog, "counts", 0, 0), ("on_restore_end", changelog, "counts", 0)]
+    rig.network.write(("in", 0), [(b"a", number(1))])
+    rig.move()
+    rig.commit()
+    rig.start(Tasks())
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.restore()
+    assert notes.told[2:] == [
+        ("on_restore_start", changelog, "counts", 1, 1),
+        ("on_restore_end", changelog, "counts", 0),
     ]
 
 
