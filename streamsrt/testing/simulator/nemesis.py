@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from streamsrt.testing.simulator.broker import HOST_NAME, SimulatedBroker
@@ -27,13 +29,19 @@ KINDS = (
     "growths",
 )
 CLASSIC_KINDS = ("lost_leaders",)
+LAST_KINDS = ("midway_crashes",)
+"""Drawn after all others, which come at the same times with them and without."""
 KINDS_OF: Mapping[Protocols, tuple[str, ...]] = {
-    "streams": KINDS,
-    "classic": (*KINDS, *CLASSIC_KINDS),
-    "both": (*KINDS, *CLASSIC_KINDS, "protocol_changes"),
+    "streams": (*KINDS, *LAST_KINDS),
+    "classic": (*KINDS, *CLASSIC_KINDS, *LAST_KINDS),
+    "both": (*KINDS, *CLASSIC_KINDS, "protocol_changes", *LAST_KINDS),
 }
 """What can happen to instances that join by that protocol."""
 _WATCH_S = 0.001
+_ASKS_MAX = 8
+"""Those of two or three commits, or of a start."""
+_ANSWERS_IN_S = 0.005
+"""Most answers have come by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +102,11 @@ class Nemesis:
 
     def __init__(self, victims: Victims, faults: Faults, events: list[Event]) -> None:
         self._victims = victims
+        self._context = contextvars.copy_context()
         self._timers = []
         self._awaited: deque[Event] = deque()
         """Leaders that are to be lost as soon as there are any."""
+        self._is_over = False
         victims.net.weather = Weather(slow=faults.slow, broken=faults.broken)
         for event in events:
             act: Callable[[Event], None] = getattr(self, f"_{event.kind}")
@@ -105,6 +115,7 @@ class Nemesis:
     def end(self) -> None:
         """Ends all faults, and starts the hosts that are down."""
         victims = self._victims
+        self._is_over = True
         for timer in self._timers:
             timer.cancel()
         self._awaited.clear()
@@ -130,10 +141,24 @@ class Nemesis:
             self._victims.net.host_died(host)
 
     def _crashes(self, event: Event) -> None:
-        instance = self._one(event)
+        self._crash(self._one(event), event)
+
+    def _crash(self, instance: Instance, event: Event) -> None:
         self._victims.note(instance.name, "is killed")
         self._kill(instance)
         self._later(event, self._victims.start, instance)
+
+    def _midway_crashes(self, event: Event) -> None:
+        """Kills it while its thread waits for an answer, as in a commit: before the request is sent, or a little later. A
+        crash at any time hardly ever comes at such a moment."""
+        instance, chance, loop = self._one(event), random.Random(event.chance), self._victims.loop
+        crash = partial(self._crash_unless_over, instance, event)
+        when = (partial(loop.call_soon), partial(loop.call_later, chance.uniform(0.0, _ANSWERS_IN_S)))
+        instance.once_it_asks(chance.randint(1, _ASKS_MAX), partial(chance.choice(when), crash, context=self._context))
+
+    def _crash_unless_over(self, instance: Instance, event: Event) -> None:
+        if not self._is_over:
+            self._crash(instance, event)
 
     def _lost_disks(self, event: Event) -> None:
         instance = self._one(event)
