@@ -29,7 +29,7 @@ KINDS = (
     "growths",
 )
 CLASSIC_KINDS = ("lost_leaders",)
-LAST_KINDS = ("midway_crashes",)
+LAST_KINDS = ("midway",)
 """Drawn after all others, which come at the same times with them and without."""
 KINDS_OF: Mapping[Protocols, tuple[str, ...]] = {
     "streams": (*KINDS, *LAST_KINDS),
@@ -141,24 +141,25 @@ class Nemesis:
             self._victims.net.host_died(host)
 
     def _crashes(self, event: Event) -> None:
-        self._crash(self._one(event), event)
-
-    def _crash(self, instance: Instance, event: Event) -> None:
+        instance = self._one(event)
         self._victims.note(instance.name, "is killed")
         self._kill(instance)
         self._later(event, self._victims.start, instance)
 
-    def _midway_crashes(self, event: Event) -> None:
-        """Kills it while its thread waits for an answer, as in a commit: before the request is sent, or a little later. A
-        crash at any time hardly ever comes at such a moment."""
+    def _midway(self, event: Event) -> None:
+        """Hits an instance while its thread waits for an answer, as in a commit: before the request is sent, or a little
+        later. What comes at any time hardly ever comes at such a moment."""
         instance, chance, loop = self._one(event), random.Random(event.chance), self._victims.loop
-        crash = partial(self._crash_unless_over, instance, event)
+        hit = partial(
+            self._hit, instance, event, chance.choice((self._crashes, self._crashes, self._cut_offs, self._stalls))
+        )
         when = (partial(loop.call_soon), partial(loop.call_later, chance.uniform(0.0, _ANSWERS_IN_S)))
-        instance.once_it_asks(chance.randint(1, _ASKS_MAX), partial(chance.choice(when), crash, context=self._context))
+        instance.once_it_asks(chance.randint(1, _ASKS_MAX), partial(chance.choice(when), hit, context=self._context))
 
-    def _crash_unless_over(self, instance: Instance, event: Event) -> None:
-        if not self._is_over:
-            self._crash(instance, event)
+    def _hit(self, instance: Instance, event: Event, way: Callable[[Event], None]) -> None:
+        instances = self._victims.instances
+        if instance in instances and not self._is_over:
+            way(replace(event, chance=(instances.index(instance) + 0.5) / len(instances)))
 
     def _lost_disks(self, event: Event) -> None:
         instance = self._one(event)
@@ -230,10 +231,8 @@ class Nemesis:
 
     def _lose(self, leader: Instance, event: Event) -> None:
         self._victims.note(leader.name, "is lost while it leads")
-        instances = self._victims.instances
-        victim = replace(event, chance=(instances.index(leader) + 0.5) / len(instances))
         ways = (self._crashes, self._crashes, self._cut_offs, self._freezes)
-        ways[int(event.chance * len(ways))](victim)
+        self._hit(leader, event, ways[int(event.chance * len(ways))])
 
     # ------------------------------------------------------------------------------------------------------------ broker
 

@@ -50,7 +50,8 @@ class Faults:
     ``broken``: a connection breaks at a write. ``slow``: a write takes 20 to 300 ms. ``varied``: each run leaves out
     each kind of fault with a probability of one half.
 
-    ``midway_crashes``: an instance is killed while its processing thread waits for an answer of the cluster, as in a commit.
+    ``midway``: an instance is killed or cut off, or its processing thread stalls, while that waits for an answer of the
+    cluster, as in a commit.
 
     In classic groups only, ``lost_leaders``: the leader is killed, cut off or frozen while the others wait for its
     assignment. With both protocols only, ``protocol_changes``: the instances are restarted one by one with the other
@@ -69,7 +70,7 @@ class Faults:
     growths: float = 0.0
     lost_leaders: float = 1.0
     protocol_changes: float = 1.0
-    midway_crashes: float = 2.0
+    midway: float = 2.0
     broken: float = 0.01
     slow: float = 0.03
     varied: bool = True
@@ -87,7 +88,7 @@ NO_FAULTS = Faults(
     epoch_bumps=0,
     lost_leaders=0,
     protocol_changes=0,
-    midway_crashes=0,
+    midway=0,
     broken=0,
     slow=0,
     varied=False,

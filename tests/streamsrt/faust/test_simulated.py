@@ -126,7 +126,7 @@ def test_results_are_committed_soon_after_a_broker_was_away() -> None:
             streamsrt.faust.topology(app),
             seeds=[220],
             inputs=ORDERS,
-            faults=Faults(midway_crashes=0),
+            faults=Faults(midway=0),
             config=settings(app),
             check=values_only,
         )

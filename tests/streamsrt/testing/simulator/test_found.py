@@ -13,7 +13,7 @@ def test_a_thread_that_stood_still_opens_no_task_that_was_given_away_meanwhile()
         program.topology(),
         inputs=program.inputs,
         seed=159,
-        faults=Faults(midway_crashes=0),
+        faults=Faults(midway=0),
         config=EXACTLY_ONCE,
         **program.exactly_once,
     )
