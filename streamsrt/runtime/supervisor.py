@@ -82,7 +82,10 @@ class Failure(NamedTuple):
         return cls(pickled, f"{error}" if isinstance(error, StreamsError) else error_text(error), exit_code)
 
     def error(self) -> BaseException:
-        found = pickle.loads(self.pickled) if self.pickled else None
+        found = None
+        # Only its own process may have what it is made of, such as a module that was imported there.
+        with suppress(Exception):
+            found = pickle.loads(self.pickled)
         return found if isinstance(found, StreamsError) else StreamThreadFailedError(self.text, self.exit_code)
 
 

@@ -23,6 +23,7 @@ module          what is in it
 ``loop``        the event loop with virtual time
 ``hosts``       hosts, and threads that are greenlets
 ``net``         connections, and how they fail
+``stored_rows`` compares stores with their changelogs
 ``disk``        stores, and what a crash leaves of them
 ``trace``       what happened
 ``__main__``    ``python -m streamsrt.testing.simulator MODULE:TOPOLOGY --seeds 1000``: an application under many

@@ -69,6 +69,8 @@ class HostThread:
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
         self.host = host
         self.stalled_until_s = 0.0
+        self._asks_left = 0
+        self._when_it_asks: Callable[[], object] | None = None
         self._loop = loop
         self._main = getcurrent()
         self._token = 0
@@ -96,6 +98,17 @@ class HostThread:
         if self.host.is_dead:
             raise HostKilled
         return woken
+
+    def once_it_asks(self, times: int, act: Callable[[], object]) -> None:
+        """Calls ``act`` when the thread is about to wait for an answer of the cluster, for so many times from now on."""
+        self._asks_left, self._when_it_asks = times, act
+
+    def asks(self) -> None:
+        """Called by the thread, when it is about to wait for an answer."""
+        self._asks_left -= 1
+        if not self._asks_left and self._when_it_asks is not None:
+            act, self._when_it_asks = self._when_it_asks, None
+            act()
 
     def waker(self) -> Callable[[], None]:
         """Returns a function that ends the next :meth:`park`, once."""
@@ -155,6 +168,7 @@ class GreenletBlocking:
     def result(self, future: Future[T], timeout_s: float | None) -> T:
         assert self.thread is not None
         if not future.done():
+            self.thread.asks()
             wake = self.thread.waker()
             future.add_done_callback(lambda _: wake())
             if not self._park(timeout_s) and not future.done():
@@ -200,6 +214,7 @@ class _Flag:
 
 class _Condition:
     def __init__(self, blocking: GreenletBlocking, lock: threading.Lock) -> None:
+        self._blocking = blocking
         self._lock = lock
         self._flag = _Flag(blocking)
 
@@ -212,6 +227,8 @@ class _Condition:
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
+        assert self._blocking.thread is not None
+        self._blocking.thread.asks()
         self._flag.clear()
         self._lock.release()
         try:

@@ -163,6 +163,11 @@ class Instance:
         if self._life is not None and self._life.thread is not None:
             self._life.thread.stalled_until_s = self._world.loop.time() + seconds
 
+    def once_it_asks(self, times: int, act: Callable[[], object]) -> None:
+        """See :meth:`~streamsrt.testing.simulator.hosts.HostThread.once_it_asks`. Does nothing if it is down."""
+        if self._life is not None and self._life.thread is not None:
+            self._life.thread.once_it_asks(times, act)
+
     def clear_away(self) -> None:
         """Frees the resources of its threads when the simulation is over."""
         self.kill()

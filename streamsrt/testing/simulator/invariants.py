@@ -6,7 +6,9 @@
 2. A committed offset never goes back.
 3. After the faults, the group becomes stable within a bounded time, everything in the source and repartition topics is
    processed and committed, and no transaction stays open.
-4. A reader of committed records gets the results of one uninterrupted run (:func:`compare`).
+4. Then, with exactly once, each store has what its changelog has (:mod:`streamsrt.testing.simulator.stored_rows`), those of
+   standbys as far as they have come.
+5. A reader of committed records gets the results of one uninterrupted run (:func:`compare`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterable
 
 from streamsrt.testing.simulator.broker import BrokerLife, Stored
 from streamsrt.testing.simulator.instance import Instance
+from streamsrt.testing.simulator.stored_rows import difference
 from streamsrt.testing.simulator.values import Compare, Output, Outputs
 from streamsrt.wire.records import decode_batches
 from topology.graph.nodes import internal_topic_name
@@ -43,7 +46,8 @@ class Monitor:
     ) -> None:
         self._application_id = application_id
         self._broker = broker
-        self._open: dict[str, frozenset[TopicPartition]] = {}
+        self._checked: dict[str, tuple[frozenset[TopicPartition], str]] = {}
+        """By instance, what was open there when it was compared with all others, and its member id."""
         self._committed: dict[TopicPartition, int] = {}
         self._read_topics = sorted(
             {topic for each in topology.subtopologies for topic in each.source_topics}
@@ -67,13 +71,15 @@ class Monitor:
     def check(self, instance: Instance, others: Iterable[Instance]) -> None:
         """Checks an instance after an iteration. Raises ViolationError."""
         claims = _claims(instance)
-        if claims == self._open.get(instance.name):
+        if self._checked.get(instance.name) == (claims, instance.member_id):
             return
-        self._open[instance.name] = claims
         broker = self._broker()
         group = None if broker is None else broker.group(self._application_id)
         if group is None or instance.member_id not in group.epochs:
+            # What it has open is compared when it is a member of the group, perhaps again.
+            self._checked.pop(instance.name, None)
             return
+        self._checked[instance.name] = claims, instance.member_id
         for other in others:
             if other is instance or not other.is_alive or other.member_id not in group.epochs:
                 continue
@@ -118,6 +124,17 @@ class Monitor:
                 return f"tasks of {instance.name} are not running"
         return self._backlog(broker)
 
+    def wrong_rows(self, instances: Iterable[Instance]) -> str:
+        """Describes a row in which a store differs from its changelog; empty if there is none."""
+        broker = self._broker()
+        managers = [(each.name, each.manager) for each in instances]
+        found = [
+            f"{name}: {wrong}"
+            for name, manager in managers
+            if broker is not None and manager is not None and (wrong := difference(manager, broker))
+        ]
+        return found[0] if found else ""
+
     def _backlog(self, broker: BrokerLife) -> str:
         committed = broker.committed(self._application_id)
         for topic in self._read_topics:
@@ -127,7 +144,7 @@ class Monitor:
                 at = committed.get((topic, partition), 0)
                 if at < end and _records_behind(broker.read(topic, partition), at):
                     return f"{topic}-{partition} is committed up to {at} of {end}"
-        for topic in self.written_topics:
+        for topic in sorted(broker.topics()):
             for partition, (end, stable_end) in enumerate(broker.ends(topic)):
                 if stable_end < end:
                     return f"a transaction on {topic}-{partition} is undecided"

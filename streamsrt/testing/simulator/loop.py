@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from streamsrt.client.spawned import defect_in
 from streamsrt.testing.simulator.hosts import HOST, Host
 
 
@@ -158,9 +159,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._timers.clear()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        # An exception in a callback ends the simulation. Unretrieved errors of futures are found by the garbage collector at
-        # unpredictable times; the code that created them decides whether they matter.
-        if "handle" in context:
+        # An exception in a callback, or in a task of the client that nobody waits for, ends the simulation. Unretrieved
+        # errors of futures are found by the garbage collector at unpredictable times; the code that created them decides
+        # whether they matter.
+        if "handle" in context or defect_in(context) is not None:
             self.errors.append(context)
 
     # --------------------------------------------------------------------------------------------------------- network

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from streamsrt.testing.simulator.broker import HOST_NAME, SimulatedBroker
@@ -27,13 +29,19 @@ KINDS = (
     "growths",
 )
 CLASSIC_KINDS = ("lost_leaders",)
+LAST_KINDS = ("midway",)
+"""Drawn after all others, which come at the same times with them and without."""
 KINDS_OF: Mapping[Protocols, tuple[str, ...]] = {
-    "streams": KINDS,
-    "classic": (*KINDS, *CLASSIC_KINDS),
-    "both": (*KINDS, *CLASSIC_KINDS, "protocol_changes"),
+    "streams": (*KINDS, *LAST_KINDS),
+    "classic": (*KINDS, *CLASSIC_KINDS, *LAST_KINDS),
+    "both": (*KINDS, *CLASSIC_KINDS, "protocol_changes", *LAST_KINDS),
 }
 """What can happen to instances that join by that protocol."""
 _WATCH_S = 0.001
+_ASKS_MAX = 8
+"""Those of two or three commits, or of a start."""
+_ANSWERS_IN_S = 0.005
+"""Most answers have come by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +102,11 @@ class Nemesis:
 
     def __init__(self, victims: Victims, faults: Faults, events: list[Event]) -> None:
         self._victims = victims
+        self._context = contextvars.copy_context()
         self._timers = []
         self._awaited: deque[Event] = deque()
         """Leaders that are to be lost as soon as there are any."""
+        self._is_over = False
         victims.net.weather = Weather(slow=faults.slow, broken=faults.broken)
         for event in events:
             act: Callable[[Event], None] = getattr(self, f"_{event.kind}")
@@ -105,6 +115,7 @@ class Nemesis:
     def end(self) -> None:
         """Ends all faults, and starts the hosts that are down."""
         victims = self._victims
+        self._is_over = True
         for timer in self._timers:
             timer.cancel()
         self._awaited.clear()
@@ -134,6 +145,21 @@ class Nemesis:
         self._victims.note(instance.name, "is killed")
         self._kill(instance)
         self._later(event, self._victims.start, instance)
+
+    def _midway(self, event: Event) -> None:
+        """Hits an instance while its thread waits for an answer, as in a commit: before the request is sent, or a little
+        later. What comes at any time hardly ever comes at such a moment."""
+        instance, chance, loop = self._one(event), random.Random(event.chance), self._victims.loop
+        hit = partial(
+            self._hit, instance, event, chance.choice((self._crashes, self._crashes, self._cut_offs, self._stalls))
+        )
+        when = (partial(loop.call_soon), partial(loop.call_later, chance.uniform(0.0, _ANSWERS_IN_S)))
+        instance.once_it_asks(chance.randint(1, _ASKS_MAX), partial(chance.choice(when), hit, context=self._context))
+
+    def _hit(self, instance: Instance, event: Event, way: Callable[[Event], None]) -> None:
+        instances = self._victims.instances
+        if instance in instances and not self._is_over:
+            way(replace(event, chance=(instances.index(instance) + 0.5) / len(instances)))
 
     def _lost_disks(self, event: Event) -> None:
         instance = self._one(event)
@@ -205,10 +231,8 @@ class Nemesis:
 
     def _lose(self, leader: Instance, event: Event) -> None:
         self._victims.note(leader.name, "is lost while it leads")
-        instances = self._victims.instances
-        victim = replace(event, chance=(instances.index(leader) + 0.5) / len(instances))
         ways = (self._crashes, self._crashes, self._cut_offs, self._freezes)
-        ways[int(event.chance * len(ways))](victim)
+        self._hit(leader, event, ways[int(event.chance * len(ways))])
 
     # ------------------------------------------------------------------------------------------------------------ broker
 

@@ -214,6 +214,8 @@ class Simulation:
         if self._is_calm and not self._left:
             self._why_not = self.monitor.why_not_settled(self.instances)
             self._settled = not self._why_not
+            if self._settled and self.config.is_exactly_once and not self._violation:
+                self._violation = self.monitor.wrong_rows(self.instances)
 
     def iterated(self, instance: Instance) -> None:
         """Called after every iteration of an instance's processing thread."""

@@ -50,6 +50,9 @@ class Faults:
     ``broken``: a connection breaks at a write. ``slow``: a write takes 20 to 300 ms. ``varied``: each run leaves out
     each kind of fault with a probability of one half.
 
+    ``midway``: an instance is killed or cut off, or its processing thread stalls, while that waits for an answer of the
+    cluster, as in a commit.
+
     In classic groups only, ``lost_leaders``: the leader is killed, cut off or frozen while the others wait for its
     assignment. With both protocols only, ``protocol_changes``: the instances are restarted one by one with the other
     protocol.
@@ -67,6 +70,7 @@ class Faults:
     growths: float = 0.0
     lost_leaders: float = 1.0
     protocol_changes: float = 1.0
+    midway: float = 2.0
     broken: float = 0.01
     slow: float = 0.03
     varied: bool = True
@@ -84,6 +88,7 @@ NO_FAULTS = Faults(
     epoch_bumps=0,
     lost_leaders=0,
     protocol_changes=0,
+    midway=0,
     broken=0,
     slow=0,
     varied=False,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamsrt.testing.simulator import Input, SimulationFailure
+from streamsrt.testing.simulator import Faults, Input, SimulationFailure
 from streamsrt.testing.simulator.running import simulate_seeds
 from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
@@ -123,7 +123,12 @@ def test_results_are_committed_soon_after_a_broker_was_away() -> None:
     app = grouping()
     list(
         simulate_seeds(
-            streamsrt.faust.topology(app), seeds=[220], inputs=ORDERS, config=settings(app), check=values_only
+            streamsrt.faust.topology(app),
+            seeds=[220],
+            inputs=ORDERS,
+            faults=Faults(midway=0),
+            config=settings(app),
+            check=values_only,
         )
     )
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -294,6 +295,26 @@ def test_errors_pass_from_process_to_process() -> None:
     assert isinstance(awkward, StreamThreadFailedError)
     assert (str(awkward), awkward.exit_code) == ("1 and 2", 7)
     assert str(Failure.of(ValueError("x")).error()) == "ValueError: x"
+
+
+def of_its_own(index: int, control: Connection) -> None:
+    """Fails with an error of a module that only its process has."""
+    module = ModuleType("only_there")
+    module.OwnError = type("OwnError", (StreamsError,), {"__module__": module.__name__, "exit_code": 7})  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    control.send(Failure.of(module.OwnError("something strange")))
+    raise module.OwnError("something strange")
+
+
+def test_an_error_that_only_its_process_can_read_is_not_lost(make: Callable[..., StreamProcesses]) -> None:
+    def run() -> None:
+        processes = make(of_its_own)
+        assert processes.join(PATIENCE_S)
+        processes.raise_failure()
+
+    with pytest.raises(StreamThreadFailedError, match="something strange") as raised:
+        run()
+    assert raised.value.exit_code == 7
 
 
 def test_each_worker_has_its_part(tmp_path: Path) -> None:

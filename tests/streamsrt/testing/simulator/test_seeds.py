@@ -15,8 +15,8 @@ import pytest
 from streamsrt.operators.kinds import counting
 from streamsrt.runtime.loop.commit_parts import CommitTurns
 from streamsrt.runtime.loop.values import Committed
-from streamsrt.testing.simulator import simulate_seeds
-from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS, expected
+from streamsrt.testing.simulator import Faults, simulate_seeds
+from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS, as_high, expected
 
 pytestmark = pytest.mark.long
 
@@ -53,6 +53,22 @@ def test_exactly_once(name: str, first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
+def test_exactly_once_with_standbys(first: int) -> None:
+    """Each store has another one that follows its changelog, is compared with it at the end, and takes over meanwhile."""
+    program = PROGRAMS["word count"]
+    results = simulate_seeds(
+        program.topology(),
+        seeds=range(first, first + _AT_ONCE),
+        inputs=program.inputs,
+        config=EXACTLY_ONCE,
+        broker_config={"group.streams.num.standby.replicas": "1"},
+        expected=expected("word count", EXACTLY_ONCE),
+        **program.exactly_once,
+    )
+    assert len({result.digest for result in results}) == _AT_ONCE
+
+
+@pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
 def test_exactly_once_out_of_caches(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are a few records here; they are counted as a whole all the same."""
     monkeypatch.setattr(counting, "SHORT_RUN_RECORDS", 1)
@@ -78,6 +94,23 @@ def test_at_least_once(name: str, first: int) -> None:
         config=AT_LEAST_ONCE,
         expected=expected(name, AT_LEAST_ONCE),
         **program.at_least_once,
+    )
+    assert len({result.digest for result in results}) == _AT_ONCE
+
+
+@pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
+def test_at_least_once_no_count_is_too_low(first: int) -> None:
+    """Where no instance goes on after it was given up: each result may be there twice, but no record counts less than
+    once."""
+    program = PROGRAMS["word count"]
+    results = simulate_seeds(
+        program.topology(),
+        seeds=range(first, first + _AT_ONCE),
+        inputs=program.inputs,
+        config=AT_LEAST_ONCE,
+        faults=Faults(cut_offs=0, freezes=0, stalls=0),
+        check=as_high,
+        expected=expected("word count", AT_LEAST_ONCE),
     )
     assert len({result.digest for result in results}) == _AT_ONCE
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from coordinator.group import machine, transactional
+from streamsrt.client.producer import Producer
 from streamsrt.client.values import OffsetAndMetadata
 from streamsrt.errors import UserError
 from streamsrt.membership.values import ReportOwned, Tasks
@@ -20,9 +21,19 @@ from streamsrt.runtime.commit import Committer, check_all, prepare_all, write_al
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.task import Task
 from streamsrt.testing.simulator import NO_FAULTS, Faults, Outputs, SimulationFailure, simulate, simulate_seeds
 from streamsrt.wire.error_codes import ErrorCode
-from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, LINES, counted, word_count
+from streamsrt.wire.records import RecordColumns
+from tests.streamsrt.testing.simulator.programs import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    LINES,
+    PROGRAMS,
+    counted,
+    expected,
+    word_count,
+)
 from topology import StreamsBuilder
 
 ROOT = Path(__file__).parents[4]
@@ -128,9 +139,12 @@ def test_offsets_that_are_committed_before_the_results_are_acknowledged_lose_res
         self._collector.flush()
         write_all(check_all(busy, self._network.producer.flush()), self._idle)
 
-    with broken(Committer, "commit", commit_too_early):
-        failure = found_out(range(150, 210), exactly_once=False, faults=Faults(crashes=16, varied=False))
-    assert "expected at least" in failure.what
+    program = PROGRAMS["stateless"]
+    known: dict[str, Any] = {"config": AT_LEAST_ONCE, "expected": expected("stateless", AT_LEAST_ONCE)}
+    with broken(Committer, "commit", commit_too_early), pytest.raises(SimulationFailure, match="is lost"):
+        list(
+            simulate_seeds(program.topology(), seeds=range(50), inputs=program.inputs, **known, **program.at_least_once)
+        )
 
 
 def test_tasks_that_are_reported_as_closed_before_they_are_have_two_owners() -> None:
@@ -160,7 +174,7 @@ def test_a_store_that_is_written_before_the_transaction_is_committed_counts_twic
         states = prepare_all(busy, self._idle)
         self._collector.flush()
         if busy or self._transactions.is_open:
-            write_all(check_all(busy, {}), self._idle)
+            write_all(check_all(busy, self._transactions._producer.flush(self._timeout_s)), self._idle)
             # Long enough for a crash to come in between.
             self._blocking.pause(2.0)
             offsets = {at: OffsetAndMetadata(*to) for _, state in states for at, to in state.offsets.items()}
@@ -168,7 +182,39 @@ def test_a_store_that_is_written_before_the_transaction_is_committed_counts_twic
 
     with broken(ExactlyOnceCommitter, "commit", write_too_early):
         failure = found_out(range(60), exactly_once=True, faults=Faults(crashes=8, cut_offs=3, varied=False))
-    assert "instead of" in failure.what
+    assert "instead of" in failure.what or "and its changelog" in failure.what
+
+
+def test_a_standby_that_misses_records_is_found_although_it_never_takes_over() -> None:
+    right = Task.restore
+
+    def forget_last(self: Task, store: str, columns: RecordColumns) -> None:
+        kept = columns.cut(0, len(columns.keys) - 1)
+        kept.next_offset = columns.next_offset
+        right(self, store, kept)
+
+    with broken(Task, "restore", forget_last), pytest.raises(SimulationFailure, match="and its changelog"):
+        simulate(
+            word_count(),
+            inputs=LINES,
+            faults=NO_FAULTS,
+            config=EXACTLY_ONCE,
+            broker_config={"group.streams.num.standby.replicas": "1"},
+            expected=counted(exactly_once=True),
+        )
+
+
+def test_a_task_of_the_client_that_dies_ends_a_simulation() -> None:
+    """Its instance would go on without what the task was for, until faults or other instances make up for it."""
+
+    def fail(self: Producer, *_: object) -> NoReturn:
+        raise ZeroDivisionError("a bug")
+
+    with (
+        broken(Producer, "_retry", fail),
+        pytest.raises(SimulationFailure, match=r"(?s)failed:.*ZeroDivisionError: a bug"),
+    ):
+        run(range(20), exactly_once=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------- failure
