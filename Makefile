@@ -42,7 +42,7 @@ PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
 quick: $(STAMP)
 	$(PYTEST) -n 2 --layer quick
 
-# Everything except long tests: storms, a thousand seeds, other clients, Spark, Apache Kafka.
+# Everything except long tests: storms, hundreds of seeds, other clients, Spark, Apache Kafka.
 test: $(STAMP)
 	$(PYTEST) --layer test
 
