@@ -106,7 +106,6 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Thirteen thousand collected tests live until the end: the garbage collector need not visit them again and again."""
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 
