@@ -126,7 +126,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = of_this_run(items, config.getoption("randomly_seed", 0))
         config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
         items[:] = chosen
-    items[:] = long_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
+    if hasattr(config, "workerinput"):
+        items[:] = long_first(items, config.workerinput["workercount"])
     for item in items:
         for mark in item.iter_markers("requirement"):
             unknown = sorted(set(mark.args) - KNOWN_REQUIREMENTS)
