@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kafka_server import VERSION
+from tests.run_order import long_first, of_this_run
 
 # How long one example takes says more about the machine, and what else runs on it, than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -105,7 +106,6 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Thirteen thousand collected tests live until the end: the garbage collector need not visit them again and again."""
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 
@@ -122,6 +122,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
         items[:] = chosen
+    if not config.getoption("--full") and not any("::" in argument for argument in config.args):
+        chosen = of_this_run(items, config.getoption("randomly_seed", 0))
+        config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
+        items[:] = chosen
+    if hasattr(config, "workerinput"):
+        items[:] = long_first(items, config.workerinput["workercount"])
     for item in items:
         for mark in item.iter_markers("requirement"):
             unknown = sorted(set(mark.args) - KNOWN_REQUIREMENTS)

@@ -15,8 +15,9 @@ for what Apache Kafka does, and runs with ``--full`` only."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    others = {str(Path(__file__).with_name(f"{name}.py")) for name in OTHERS_ONLY}
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.stem in OTHERS_ONLY:
+        if str(item.path) in others:
             assert isinstance(item, pytest.Function)
             if "kafka" in {item.callspec.params.get(name) for name in ("bootstrap_servers", "scene")}:
                 item.add_marker(pytest.mark.full)

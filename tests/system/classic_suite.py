@@ -14,6 +14,7 @@ OWN_PROTOCOL = "it says itself which protocol its applications use"
 STREAMS_GROUPS = (
     "it is about settings or answers of streams groups; test_classic_group and test_classic_upgrade have its like"
 )
+BEFORE = "it is about what is refused before an instance joins"
 BROKER = "it is about a broker that lacks streams groups"
 AT_ONCE = "a static member of a classic group that was killed and comes back goes on at once"
 SESSION = "how long a killed member stays is its own setting in a classic group"
@@ -23,6 +24,12 @@ NOT_IN_CLASSIC_GROUPS: Mapping[str, str] = {
     "test_bad_days::test_input_that_comes_while_an_internal_topic_is_deleted_is_not_lost": OWN_PROTOCOL,
     "test_bad_input::test_a_broker_that_is_too_old": BROKER,
     "test_bad_input::test_a_broker_without_streams_groups": BROKER,
+    "test_bad_input::test_a_setting_has_a_typing_mistake": BEFORE,
+    "test_bad_input::test_a_setting_has_a_typing_mistake_in_a_program": BEFORE,
+    "test_bad_input::test_nobody_answers_at_the_address": BEFORE,
+    "test_bad_input::test_something_else_answers_at_the_address": BEFORE,
+    "test_bad_input::test_the_topology_has_a_mistake": BEFORE,
+    "test_bad_input::test_there_is_no_such_module": BEFORE,
     "test_classic_group": OWN_PROTOCOL,
     "test_classic_upgrade": OWN_PROTOCOL,
     "test_demo": OWN_PROTOCOL,

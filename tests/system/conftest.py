@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,10 @@ from tests.system.processes import Joining
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}{os.sep}"
     Joining.protocol = config.getoption("--group-protocol")
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.system)
             reason = not_in_classic_groups(item.path.stem, item.name) if Joining.protocol == "classic" else None
             if reason is not None:

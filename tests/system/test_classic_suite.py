@@ -23,4 +23,4 @@ def test_a_row_is_for_a_test_or_for_its_module() -> None:
     assert not_in_classic_groups("test_demo", "test_anything[bundled]") == table["test_demo"]
     name = "test_a_broker_that_is_too_old"
     assert not_in_classic_groups("test_bad_input", f"{name}[x]") == table[f"test_bad_input::{name}"]
-    assert not_in_classic_groups("test_bad_input", "test_there_is_no_such_module") is None
+    assert not_in_classic_groups("test_bad_input", "test_a_sink_topic_is_missing") is None

@@ -31,8 +31,18 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, CLASSIC], ids=["streams", "classic"])
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *(pytest.param(name, SETTINGS, id=f"{name}-streams") for name in PAIRS),
+        pytest.param("a repartition", CLASSIC, id="a repartition-classic"),
+        *(
+            pytest.param(name, CLASSIC, id=f"{name}-classic", marks=pytest.mark.full)
+            for name in PAIRS
+            if "circle" in name
+        ),
+    ],
+)
 def test_under_constant_load_nothing_in_flight_is_lost(name: str, settings: Mapping[str, Any]) -> None:
     assert roll(PAIRS[name], UNDER_LOAD, settings=settings) == "upgraded"
 

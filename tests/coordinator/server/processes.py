@@ -10,7 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
+
 from coordinator.broker.api_versions import SERVED
+from coordinator.server.main import main
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_response, encode_request
 
@@ -29,6 +32,17 @@ def refused(data_dir: Path, *options: str) -> tuple[int, str]:
     )
     assert done.stdout == "", "it said that it accepts connections"
     return done.returncode, done.stderr
+
+
+def refused_here(capfd: pytest.CaptureFixture[str], data_dir: Path, *options: str) -> tuple[int | str | None, str]:
+    """The same of a start in this process, for what is refused before a broker is made."""
+    try:
+        code: int | str | None = main(command(data_dir, *options)[3:])
+    except SystemExit as end:
+        code = end.code
+    said = capfd.readouterr()
+    assert said.out == "", "it said that it accepts connections"
+    return code, said.err
 
 
 class BrokerProcess:

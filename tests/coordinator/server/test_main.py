@@ -13,7 +13,7 @@ from coordinator.log import LogConfig, LogDirectory
 from coordinator.server.settings import read_configs
 from streamsrt.wire.records import encode_batch
 from tests.coordinator.broker.in_process import START_MS, InProcessBroker
-from tests.coordinator.server.processes import BrokerProcess, Wire, refused
+from tests.coordinator.server.processes import BrokerProcess, Wire, refused, refused_here
 from tests.kafka_server import free_ports
 
 KAFKAS_PROPERTIES = """\
@@ -111,17 +111,24 @@ class TestSettings:
             (["--no-such-option"], "--no-such-option"),
         ],
     )
-    def test_mistakes(self, tmp_path: Path, options: list[str], text: str) -> None:
-        code, message = refused(tmp_path / "data", *options)
+    def test_mistakes(self, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str], text: str) -> None:
+        code, message = refused_here(capfd, tmp_path / "data", *options)
         assert code == 2
         assert text in message
         assert "Traceback" not in message
         assert not (tmp_path / "data").exists(), "nothing is made before the settings are right"
 
-    def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("options", [["--config", "num.partitions=0"], ["--no-such-option"]])
+    def test_a_mistake_ends_the_process(self, tmp_path: Path, options: list[str]) -> None:
+        code, message = refused(tmp_path / "data", *options)
+        assert code == 2
+        assert options[-1].partition("=")[0] in message
+        assert "Traceback" not in message
+
+    def test_a_file_that_is_no_text(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "server.properties"
         path.write_bytes(b"a=\xff\xfe")
-        code, message = refused(tmp_path / "data", "--properties", str(path))
+        code, message = refused_here(capfd, tmp_path / "data", "--properties", str(path))
         assert code == 2
         assert f"{path} is not UTF-8" in message
 

@@ -35,7 +35,7 @@ from streamsrt.client.security import AuthenticationError
 from streamsrt.client.values import ClientConfig, SecurityConfig
 from streamsrt.wire import types
 from tests.coordinator.broker.in_process import InProcessBroker
-from tests.coordinator.server.processes import BrokerProcess, Wire, refused
+from tests.coordinator.server.processes import BrokerProcess, Wire, refused, refused_here
 from tests.streams_server import run_and_close
 
 with warnings.catch_warnings():
@@ -279,8 +279,10 @@ def test_a_certificate_says_who_the_client_is(tmp_path: Path, certificates: Path
         (["authorizer.class.name=Own"], "expected one of , org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
     ],
 )
-def test_settings_that_cannot_work_end_the_start(tmp_path: Path, options: list[str], says: str) -> None:
-    code, text = refused(tmp_path / "data", *(word for option in options for word in ("--config", option)))
+def test_settings_that_cannot_work_end_the_start(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str], says: str
+) -> None:
+    code, text = refused_here(capfd, tmp_path / "data", *(word for option in options for word in ("--config", option)))
     assert (code, says in text) == (2, True), text
 
 

@@ -76,10 +76,10 @@ def settings(app: faust.App) -> dict[str, object]:
 
 
 def seeds(count: int) -> list[Any]:
-    """A few that always run, half of ``count`` where long tests run, and the other half with ``--full``, in parts."""
+    """A few that always run, and ``count``, in parts, of which a run with long tests has a share."""
+    marks = [pytest.mark.long, pytest.mark.share(4)]
     parts = [range(first, first + AT_ONCE) for first in range(0, count, AT_ONCE)]
-    half = [pytest.param(part, marks=pytest.mark.long) for part in parts[: len(parts) // 2]]
-    return [range(4), *half, *(pytest.param(part, marks=pytest.mark.full) for part in parts[len(half) :])]
+    return [range(4), *(pytest.param(part, marks=marks) for part in parts)]
 
 
 def killed(app: faust.App, seeds: range) -> Counter[str]:

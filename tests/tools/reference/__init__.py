@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -27,13 +27,17 @@ from tests.tools.reference.settings import settings_page
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
 
 
+WRITERS: Mapping[str, Callable[[], str]] = {
+    "api.md": api_page,
+    "commands.md": commands_page,
+    "design.md": design_page,
+    "errors.md": errors_page,
+    "settings.md": settings_page,
+}
+"""What writes each page, by the page's name."""
+
+
 @cache
 def pages() -> Mapping[str, str]:
     """The text of each page by its name."""
-    return {
-        "api.md": api_page(),
-        "commands.md": commands_page(),
-        "design.md": design_page(),
-        "errors.md": errors_page(),
-        "settings.md": settings_page(),
-    }
+    return {name: write() for name, write in WRITERS.items()}

@@ -1,5 +1,7 @@
 """A thousand seeds: five programs, both guarantees, everything that can go wrong at once.
 
+A run has a quarter of them, another one each time, and with ``--full`` all.
+
 A seed that fails says how to repeat it; it becomes a test of its own in ``test_found.py``.
 
 Under at_least_once the windowed programs are left out: as in Kafka Streams, what an instance that was given up still writes
@@ -26,18 +28,14 @@ _AT_LEAST_ONCE = {"word count": 100, "stateless": 100, "join": 100}
 
 
 def _parts(counts: dict[str, int]) -> list[Any]:
-    """Half of each program's seeds always, and the other half with ``--full``."""
-    return [
-        pytest.param(name, first, marks=() if first < count // 2 else pytest.mark.full)
-        for name, count in counts.items()
-        for first in range(0, count, _AT_ONCE)
-    ]
+    return [(name, first) for name, count in counts.items() for first in range(0, count, _AT_ONCE)]
 
 
 def test_they_are_a_thousand() -> None:
     assert _AT_ONCE * (len(_parts(_EXACTLY_ONCE)) + len(_parts(_AT_LEAST_ONCE))) == 1_000
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("name", "first"), _parts(_EXACTLY_ONCE))
 def test_exactly_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
@@ -52,6 +50,7 @@ def test_exactly_once(name: str, first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
 def test_exactly_once_with_standbys(first: int) -> None:
     """Each store has another one that follows its changelog, is compared with it at the end, and takes over meanwhile."""
@@ -84,6 +83,7 @@ def test_exactly_once_out_of_caches(first: int, monkeypatch: pytest.MonkeyPatch)
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("name", "first"), _parts(_AT_LEAST_ONCE))
 def test_at_least_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
@@ -98,6 +98,7 @@ def test_at_least_once(name: str, first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
 def test_at_least_once_no_count_is_too_low(first: int) -> None:
     """Where no instance goes on after it was given up: each result may be there twice, but no record counts less than
@@ -115,6 +116,7 @@ def test_at_least_once_no_count_is_too_low(first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "first"), _parts({"word count": 50, "join": 50}))
 def test_at_least_once_with_commits_in_parts(name: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With several tasks in an instance, some commits are of a part of them."""

@@ -52,7 +52,7 @@ def run(seeds: Sequence[int], *, exactly_once: bool, faults: Faults | None = Non
 
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_seeds_pass(exactly_once: bool) -> None:
-    run(range(20), exactly_once=exactly_once)
+    run(range(5), exactly_once=exactly_once)
 
 
 def test_without_faults_all_instances_settle() -> None:
