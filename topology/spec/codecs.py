@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 from uuid import UUID
 
@@ -192,15 +192,23 @@ class JsonSerde:
         write, read = adapter.dump_json, adapter.validate_json
         # A type whose parts are not defined yet has something else there so far.
         if {type(adapter.validator).__module__, type(adapter.serializer).__module__} == {_PYDANTIC_CORE}:
-            # What these methods call: without them a record costs a microsecond less on each side. The core's own default
-            # was another one in earlier versions.
-            by_alias = signature(adapter.dump_json).parameters["by_alias"].default
-            write = partial(adapter.serializer.to_json, by_alias=by_alias)
+            # What these methods call: without them a record costs a microsecond less on each side.
+            write = _writer(adapter.serializer.to_json, signature(adapter.dump_json).parameters["by_alias"].default)
             read = reader_of(adapter.core_schema, adapter.validator.validate_json)
         return ModelSerde(name, write, read, adapter)
 
     def __repr__(self) -> str:
         return "serdes.json"
+
+
+def _writer(to_json: Callable[..., bytes], by_alias: bool | None) -> Callable[..., bytes]:
+    """The core's writer of a type. ``by_alias``: how pydantic calls it. Given by name, the argument costs a small model half
+    as much again, so it is left out where it is the core's own default. That was another one in earlier versions."""
+    try:
+        own: object = signature(to_json).parameters["by_alias"].default
+    except (KeyError, ValueError):
+        own = Parameter.empty
+    return to_json if own is by_alias else partial(to_json, by_alias=by_alias)
 
 
 def _adapter(model: Any) -> Any:

@@ -23,6 +23,7 @@ RECORDS_MIN = 384
 
 _SAMPLE_RECORDS = 8
 _RUN_RECORDS = 128
+_SHORT_RUNS = 4
 _HEAD_BYTES_MAX = 21  # an attribute byte and four numbers of up to five bytes
 _NUMBER_BYTES_MAX = 5
 _KNOWN_RECORDS_MAX = 1 << 13
@@ -151,9 +152,10 @@ def _runs(records: memoryview, count: int) -> list[_Run] | None:
     runs: list[_Run] = []
     position = done = 0
     end = len(records)
-    allowed = 2 + count // _RUN_RECORDS
     while done < count:
-        run = None if len(runs) == allowed else _run(records, position, done, count)
+        # A batch of which even the first runs are short has many of them: it is left to the general codec early.
+        is_scattered = len(runs) >= _SHORT_RUNS + done // _RUN_RECORDS
+        run = None if is_scattered else _run(records, position, done, count)
         if run is None:
             return None
         runs.append(run)
@@ -186,6 +188,10 @@ def _run(records: memoryview, position: int, index: int, count: int) -> _Run | N
     limit = min(limit, (len(records) - position) // size)
     if limit <= 0:
         return None
+    probed = records[position : position + limit * size : size * (limit // _SAMPLE_RECORDS or 1)]
+    if probed != head[:1] * len(probed):
+        # Only the records before the first one of another size need a look.
+        limit = _alike(_columns(records, position, limit, size, 0, 1), head[0])
     columns = _columns(records, position, limit, size, 0, key_at)
     fixed = [*range(time_at), *range(key_length_at, key_at)]
     expected = b"".join([head[at : at + 1] * limit for at in fixed])

@@ -5,6 +5,7 @@ import struct
 import sys
 from dataclasses import dataclass
 from datetime import date
+from inspect import signature
 from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.oracle.programs import GOLDEN, serde, to_value
 from topology import TopologyError, Windowed, serdes
+from topology.spec.codecs import _writer
 
 
 def special(case: str) -> list[dict[str, Any]]:
@@ -168,6 +170,39 @@ def test_json_of_a_model_has_the_names_that_pydantic_gives_it() -> None:
     row = Aliased(number=1)
     assert own.serialize(row) == adapter.dump_json(row)
     assert own.deserialize(b'{"no":1}') == own.deserialize(b'{"number":1}') == row
+
+
+@dataclass
+class Sent:
+    number: int = Field(serialization_alias="no")
+
+
+@pytest.mark.parametrize("by_alias", [None, True, False])
+@pytest.mark.parametrize(
+    ("model", "value"), [(Aliased, Aliased(no=1)), (Sent, Sent(1)), (dict[str, float], {"celsius": 1.5})]
+)
+def test_a_writer_writes_as_pydantic_calls_it(model: Any, value: object, by_alias: bool | None) -> None:
+    to_json = TypeAdapter(model).serializer.to_json
+    assert _writer(to_json, by_alias)(value) == to_json(value, by_alias=by_alias)
+
+
+def test_an_argument_that_the_core_has_by_default_is_not_given() -> None:
+    """Giving it takes time for each record."""
+    adapter = TypeAdapter(Aliased)
+    default = signature(adapter.serializer.to_json).parameters["by_alias"].default
+    assert _writer(adapter.serializer.to_json, default) == adapter.serializer.to_json
+    assert serdes.json(Aliased).serialize(Aliased(no=1)) == adapter.dump_json(Aliased(no=1))
+
+
+def test_where_the_core_has_another_default_pydantics_is_given() -> None:
+    def named(value: object, *, by_alias: bool = True) -> bytes:
+        return repr((value, by_alias)).encode()
+
+    def other(value: object, **options: bool) -> bytes:
+        return repr((value, options)).encode()
+
+    assert _writer(named, False)(1) == b"(1, False)"
+    assert _writer(other, True)(1) == b"(1, {'by_alias': True})"
 
 
 def test_json_of_a_model_whose_parts_are_defined_later() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import tracemalloc
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from streamsrt.wire.records import (
     read_header,
     rewrite_log_append_time,
 )
+from streamsrt.wire.records import uniform as uniform_records
 from streamsrt.wire.records.columns import TableColumns
 from streamsrt.wire.records.uniform import RECORDS_MIN, read_uniform
 from tests.streamsrt.wire.records.reference import (
@@ -160,6 +163,36 @@ def test_batches_of_many_records_leave_nothing_behind() -> None:
     finally:
         tracemalloc.stop()
     assert kept_bytes < 1 << 20
+
+
+@given(st.lists(st.tuples(st.integers(1, 200), st.sampled_from([None, 0, 5, 100, 130])), min_size=3, max_size=12))
+@settings(max_examples=40)
+def test_records_of_few_sizes_are_the_same(stretches: list[tuple[int, int | None]]) -> None:
+    values = [None if size is None else b"x" * size for length, size in stretches for _ in range(length)]
+    values += [b"y" * 5] * max(0, RECORDS_MIN - len(values))
+    times = [T0 + index for index in range(len(values))]
+    check_whole(uniform, encode_batch(column(len(values), 5), values, times))
+
+
+@pytest.mark.parametrize(("odd", "looked_at"), [(range(20, 1000, 30), 4), (range(600, 601), 4), (range(0), 2)])
+def test_a_batch_of_few_sizes_is_left_to_the_codec_early(odd: range, looked_at: int) -> None:
+    """It takes few looks to see that; a single record of another size is none of them."""
+    values = [b"x" * (120 if index in odd else 100) for index in range(1000)]
+    batch = encode_batch(column(1000, 5), values, [T0 + index for index in range(1000)])
+    looks = []
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is uniform_records._run.__code__:
+            looks.append(frame)
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        found = uniform(batch)
+    finally:
+        sys.setprofile(before)
+    assert (found is None) == (len(odd) > 1)
+    assert len(looks) == looked_at
 
 
 def test_bytes_keep_their_zeros() -> None:
