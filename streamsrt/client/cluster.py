@@ -1,7 +1,8 @@
 """The brokers of a cluster: addresses, connections by purpose, group coordinators.
 
 1. There is one connection for each broker and purpose, so that a heartbeat never waits behind a long poll, nor a
-   restore behind the main fetcher. It is opened when it is first used, and reopened after it was lost.
+   restore behind the main fetcher. It is opened when it is first used, and reopened after it was lost. One whose session
+   is about to expire gives way to a new one as soon as its requests are answered: they keep their order.
 2. A broker that can't be reached is not tried again before its back-off is over; meanwhile requests to it fail at once.
 3. There is one log line when a broker becomes unreachable, and one when it is reachable again: not one for each
    attempt.
@@ -151,10 +152,24 @@ class Cluster:
     async def _connection(self, address: Address, purpose: Purpose) -> Connection:
         slot = self._slots.setdefault((address, purpose), _Slot())
         async with slot.lock:
-            if slot.connection is not None and not slot.connection.closed:
-                return slot.connection
-            slot.connection = await self._open(address)
-            return slot.connection
+            current = slot.connection
+            if current is None or current.closed:
+                current = await self._open(address)
+            elif current.is_expiring:
+                current = await self._renewed(address, current)
+            slot.connection = current
+            return current
+
+    async def _renewed(self, address: Address, current: Connection) -> Connection:
+        """Another connection in the place of one whose session is about to expire; the same one where there is none now."""
+        try:
+            new = await self._open(address)
+        except TRANSPORT_ERRORS as error:
+            log.debug("%s:%d: the connection is not renewed yet: %s", *address, error)
+            return current
+        await current.settled()
+        current.close()
+        return new
 
     async def _open(self, address: Address) -> Connection:
         endpoint = self._endpoints.setdefault(address, _Endpoint())

@@ -8,7 +8,9 @@
    here.
 5. Bytes that are not Kafka's protocol end the connection with NotABrokerError, at the latest after the first four bytes
    if they announce an absurd size.
-6. One timer watches over all requests in flight: it looks when the first of them would be late, which hardly ever happens.
+6. Some brokers accept requests for a limited time after the client has authenticated (KIP-368). A connection says when most
+   of it is over, so that another one takes its place before the broker closes it.
+7. One timer watches over all requests in flight: it looks when the first of them would be late, which hardly ever happens.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ SOFTWARE_VERSION = "0.1.0"
 
 _CLOCK_S = 0.001
 """A loop's timers end that much too early, at most."""
+
+_RENEWED_AFTER = 0.85
+"""Of the time for which a broker accepts requests. Java's client waits for 85 to 95 % of it."""
 
 _SIZE = struct.Struct(">i")
 _ERROR_CODE = struct.Struct(">h")
@@ -108,6 +113,7 @@ class Connection:
         self._correlation_id = 0
         self._in_flight: deque[_Asked] = deque()
         self._alarm = Alarm(self._look)
+        self._renew_at: float | None = None
         self._error: StreamsError | None = None
 
     @property
@@ -122,6 +128,16 @@ class Connection:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
+    @property
+    def is_expiring(self) -> bool:
+        """Whether it is time for another connection (rule 6)."""
+        return self._renew_at is not None and asyncio.get_running_loop().time() >= self._renew_at
+
+    async def settled(self) -> None:
+        """Waits until every request in flight has been answered, or has failed."""
+        while awaited := [asked.future for asked in self._in_flight if not asked.future.done()]:
+            await asyncio.wait(awaited)
+
     # ------------------------------------------------------------------------------------------------------- opening
 
     async def open(self, tls: ssl.SSLContext | None) -> None:
@@ -133,7 +149,9 @@ class Connection:
                 await loop.create_connection(lambda: self._protocol, self.host, self.port, ssl=tls)
                 await self._request_versions()
                 if self._config.security.protocol.startswith("SASL"):
-                    await authenticate(self._config.security, self.address, self.request)
+                    lifetime_ms = await authenticate(self._config.security, self.address, self.request)
+                    if lifetime_ms > 0:
+                        self._renew_at = loop.time() + _RENEWED_AFTER * lifetime_ms / 1000
         except TimeoutError as error:
             self.close()
             raise BrokerUnreachableError(

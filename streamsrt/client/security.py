@@ -76,8 +76,9 @@ def tls_context(config: SecurityConfig) -> ssl.SSLContext | None:
     return context
 
 
-async def authenticate(config: SecurityConfig, host: str, send: Send) -> None:
-    """Executes SaslHandshake and the following exchange. Raises AuthenticationError."""
+async def authenticate(config: SecurityConfig, host: str, send: Send) -> int:
+    """Executes SaslHandshake and the following exchange. Returns for how many milliseconds the broker accepts requests then
+    (KIP-368); 0: without a limit. Raises AuthenticationError."""
     handshake = await send(types.SaslHandshakeRequest(mechanism=config.sasl_mechanism))
     if handshake.error_code != ErrorCode.NONE:
         offered = ", ".join(handshake.mechanisms)
@@ -87,13 +88,14 @@ async def authenticate(config: SecurityConfig, host: str, send: Send) -> None:
         )
     authenticator = _authenticator(config, host)
     answer: bytes | None = None
+    lifetime_ms = 0
     while True:
         step = await _next_step(config, host, authenticator, answer)
         if step is None and answer and config.sasl_mechanism == "OAUTHBEARER":
             # The broker has refused the token, and says so once this is acknowledged (RFC 7628, 3.2.3).
             step = _REFUSAL_SEEN, False
         if step is None:
-            return
+            return lifetime_ms
         response = await send(types.SaslAuthenticateRequest(auth_bytes=step[0]))
         if response.error_code != ErrorCode.NONE:
             raise AuthenticationError(
@@ -102,7 +104,7 @@ async def authenticate(config: SecurityConfig, host: str, send: Send) -> None:
             )
         if step[0] == _REFUSAL_SEEN:
             raise AuthenticationError(f"{host} refuses the token: {(answer or b'').decode(errors='replace')}.")
-        answer = response.auth_bytes
+        answer, lifetime_ms = response.auth_bytes, response.session_lifetime_ms
 
 
 _REFUSAL_SEEN = b"\x01"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +20,8 @@ from typing import Any, Literal
 import pytest
 from aiokafka.abc import AbstractTokenProvider
 
+from streamsrt.client.cluster import Cluster, Purpose
+from streamsrt.client.connection import Connection
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.security import AuthenticationError
 from streamsrt.client.values import ClientConfig, NewTopic, SecurityConfig
@@ -84,6 +89,83 @@ def test_a_mechanism_that_is_not_offered_names_those_that_are(broker: ScriptedBr
     address = with_sasl(broker, ["SCRAM-SHA-256", "SCRAM-SHA-512"]).address
     with pytest.raises(AuthenticationError, match=r"sasl\.mechanism=PLAIN, but SCRAM-SHA-256, SCRAM-SHA-512"):
         refuse(ClientConfig(bootstrap_servers=address, security=PLAIN))
+
+
+# ------------------------------------------------------------------------------------- scripted: sessions with an end
+
+
+def with_sessions(broker: ScriptedBroker, lifetime_ms: int) -> ScriptedBroker:
+    """Logins after which the broker is to accept requests for so long."""
+    with_sasl(broker, ["PLAIN"]).hooks[ApiKey.SASL_AUTHENTICATE] = lambda _: types.SaslAuthenticateResponse(
+        session_lifetime_ms=lifetime_ms
+    )
+    return broker
+
+
+async def opened(broker: ScriptedBroker) -> tuple[Cluster, Connection]:
+    cluster = Cluster(ClientConfig(bootstrap_servers=broker.address, security=PLAIN, reconnect_backoff_ms=1))
+    cluster.update(await cluster.send(types.MetadataRequest(topics=[])))
+    return cluster, await cluster.connection(min(cluster.brokers), Purpose.FETCH)
+
+
+async def expired(connection: Connection) -> None:
+    while not connection.is_expiring:
+        await connection.request(types.MetadataRequest(topics=[]))
+
+
+def long_poll() -> types.FetchRequest:
+    partition = types.FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = types.FetchRequest.FetchTopic(topic="t", partitions=[partition])
+    return types.FetchRequest(max_wait_ms=200, min_bytes=1, topics=[topic])
+
+
+def test_a_connection_gives_way_once_its_requests_are_answered(broker: ScriptedBroker) -> None:
+    async def run() -> None:
+        cluster, first = await opened(with_sessions(broker, 50))
+        await expired(first)
+        with_sessions(broker, 0)
+        waits = first.request(long_poll(), version=12)
+        node = min(cluster.brokers)
+        others = await asyncio.gather(*(cluster.connection(node, Purpose.FETCH) for _ in range(3)))
+        assert waits.done()
+        assert not waits.result().error_code
+        assert len({id(each) for each in others}) == 1
+        assert others[0] is not first
+        assert first.closed
+        assert not others[0].closed
+        await cluster.close()
+
+    asyncio.run(run())
+
+
+def test_a_connection_stays_where_there_is_no_other_one_yet(broker: ScriptedBroker) -> None:
+    async def run() -> None:
+        cluster, first = await opened(with_sessions(broker, 50))
+        await expired(first)
+        again = broker.hooks[ApiKey.SASL_AUTHENTICATE]
+        broker.hooks[ApiKey.SASL_AUTHENTICATE] = lambda _: types.SaslAuthenticateResponse(
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="try later"
+        )
+        node = min(cluster.brokers)
+        assert await cluster.connection(node, Purpose.FETCH) is first
+        assert (await first.request(types.MetadataRequest(topics=[]))).brokers
+        broker.hooks[ApiKey.SASL_AUTHENTICATE] = again
+        while await cluster.connection(node, Purpose.FETCH) is first:
+            await first.request(types.MetadataRequest(topics=[]))
+        assert first.closed
+        await cluster.close()
+
+    asyncio.run(run())
+
+
+def test_a_session_without_an_end_needs_no_other_connection(broker: ScriptedBroker) -> None:
+    async def run() -> None:
+        cluster, first = await opened(with_sessions(broker, 0))
+        assert not first.is_expiring
+        assert await cluster.connection(min(cluster.brokers), Purpose.FETCH) is first
+        await cluster.close()
+
+    asyncio.run(run())
 
 
 # -------------------------------------------------------------------------------------------- scripted: SASL OAUTHBEARER
@@ -243,6 +325,40 @@ def test_apache_kafka_with_plain_and_scram(tmp_path: Path, connect: Connect) -> 
         wrong = SecurityConfig(protocol="SASL_PLAINTEXT", sasl_username="ada", sasl_password="byron")
         with pytest.raises(AuthenticationError, match="Invalid username or password"):
             refuse(ClientConfig(bootstrap_servers=f"127.0.0.1:{sasl_port}", security=wrong))
+    finally:
+        server.kill()
+
+
+@pytest.mark.kafka
+def test_apache_kafka_closes_no_connection_whose_session_would_end(
+    tmp_path: Path, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    require_kafka()
+    (sasl_port,) = free_ports(1)
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="lovelace";'
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{{port}},SASL://127.0.0.1:{sasl_port},CONTROLLER://127.0.0.1:{{controller_port}}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": login,
+        "listener.name.sasl.plain.connections.max.reauth.ms": "2000",
+    }
+    server = KafkaServer(tmp_path, settings)
+    server.start()
+    try:
+        network = connect(f"127.0.0.1:{sasl_port}", security=PLAIN)
+        assert network.admin.create_topics([NewTopic(name="t", partitions=1)]) == {"t": None}
+        with caplog.at_level(logging.DEBUG, "streamsrt.client"):
+            network.fetcher.add_partitions({("t", 0): 0})
+            sent, until_s = 0, time.monotonic() + 7.0
+            while time.monotonic() < until_s:
+                for _ in range(5):
+                    network.producer.send("t", 0, batch(sent, 10), 10)
+                    sent += 10
+                assert network.producer.flush(20.0)
+                assert network.admin.partitions_for(["t"]) == {"t": 1}
+            assert collect(network.fetcher, sent) == {("t", 0): list(range(sent))}
+        assert not [each.getMessage() for each in caplog.records if "lost" in each.getMessage()]
     finally:
         server.kill()
 
