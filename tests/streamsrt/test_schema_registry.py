@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, wrappers_pb2
+from google.protobuf.message import EncodeError
 from pydantic import BaseModel
 
 from streamsrt.errors import ConfigError, DeserializationError, ProductionError
@@ -218,3 +219,12 @@ def test_messages_of_another_class_are_a_mistake_of_the_program(server: Registry
         with pytest.raises(ProductionError, match=expected):
             source.pipe_input("k", "v")
     assert not server.schemas
+
+
+def test_a_message_without_a_required_field_fails_when_it_is_written(server: Registry) -> None:
+    part = descriptor_pb2.UninterpretedOption.NamePart
+    serde = SchemaRegistry(server.url).protobuf("out-value", part, 'syntax = "proto2";')
+    found = serde.deserialize(serde.serialize(part(name_part="a", is_extension=True))[:-2])
+    assert (found.name_part, found.HasField("is_extension")) == ("a", False)
+    with pytest.raises(EncodeError, match="is_extension"):
+        serde.serialize(found)
