@@ -173,6 +173,9 @@ class SchemaRegistry:
 
         def serialize(value: Any) -> bytes:
             nonlocal head
+            # Its bytes would be read as if they were of this class.
+            if type(value) is not made:
+                raise _other_message(made, value)
             raw: bytes = value.SerializeToString()
             if not head:
                 head = _HEAD.pack(0, self.id_of(subject, schema, "PROTOBUF")) + indexes
@@ -199,6 +202,14 @@ class SchemaRegistry:
         # Only of Protobuf's own library in C it is known that what was read from a message outlives what becomes of it.
         again = made.ParseFromString if type(made).__module__ == _PROTOBUF_IN_C else None
         return ProtobufSerde(name, serialize, first_messages(parse, deserialize, again) or deserialize, message_of)
+
+
+def _other_message(message: Any, value: Any) -> TypeError:
+    descriptor = getattr(value, "DESCRIPTOR", None)
+    given = getattr(descriptor, "full_name", type(value).__name__)
+    if given == message.DESCRIPTOR.full_name:
+        given = f"one of another class with that name ({type(value).__module__})"
+    return TypeError(f"registry.protobuf takes a {message.DESCRIPTOR.full_name}, not {given}")
 
 
 def _schema_id(data: bytes) -> int:

@@ -8,7 +8,7 @@
 - ``kernels``     what there is in C
 - ``steps``       how the values of a schema are read and written
 - ``schemas``     what schemas are made of
-- ``item_counts`` a bound for arrays whose items take no bytes
+- ``item_counts`` a bound for arrays whose damaged counts nobody else notices
 - ``reading``     the code that reads
 - ``writing``     the code that writes
 - ``source_code`` how that code is put together and compiled

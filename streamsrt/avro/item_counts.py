@@ -1,7 +1,10 @@
-"""A bound for arrays whose items take no bytes: nulls, records without fields.
+"""A bound for arrays whose items fastavro reads, or passes over, without an error where the bytes end.
 
-Any number of them fits into a few bytes, so a damaged count would fill the memory, or take years. All other items end with
-the bytes.
+A damaged count would fill the memory, or take years. Of two kinds of items it is noticed by nobody else:
+
+1. Items without bytes (nulls, records without fields): any number of them fits into a few bytes.
+2. Items of a known size (numbers of floating point, ``fixed``, records of them) in a field that the reader leaves out:
+   fastavro passes over those that are missing, too.
 """
 
 from __future__ import annotations
@@ -11,21 +14,25 @@ from collections.abc import Callable, Iterator
 from streamsrt.avro.schemas import PRIMITIVES, Schema, Unsupported, fields_of, kind_of, part_of, size_of
 
 ITEMS_MAX = 1 << 20
-"""So many of them are read in one block."""
+"""So many items without bytes are read in one block."""
+_MISSING_MAX = 1 << 16
+"""So many missing items are left to fastavro, whose errors are those of a value that was cut off."""
 
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class TooManyItemsError(ValueError):
-    """An array has more items without bytes than anybody writes."""
+    """An array has more items without bytes than anybody writes, or far more items than bytes."""
 
 
-def count_check(schema: Schema) -> Callable[[bytes, int], None] | None:
+def count_check(schema: Schema, *, has_skips: bool = False) -> Callable[[bytes, int], None] | None:
     """A function that raises TooManyItemsError for such a value, in bytes from a position on; None where the schema has no
-    such arrays. What can't be read otherwise is left to who reads it."""
+    such arrays. ``has_skips``: some of its fields may be passed over. What can't be read otherwise is left to who reads it.
+    """
     counts = _Counts(schema)
     try:
-        return counts.check if any(counts.is_bounded(each) for each in counts.types(schema, set())) else None
+        sizes = [counts.item_size(each) for each in counts.types(schema, set())]
+        return counts.check if any(size is not None and (has_skips or not size) for size in sizes) else None
     except Unsupported:
         return None
 
@@ -52,21 +59,26 @@ class _Counts:
             if part is not None:
                 yield from self.types(part, seen)
 
-    def is_bounded(self, schema: Schema) -> bool:
-        return kind_of(schema) == "array" and not self._takes_bytes(part_of(schema, "items"), frozenset())
+    def item_size(self, schema: Schema) -> int | None:
+        """The bytes of each item of an array; None where it is none, or their sizes differ."""
+        return self._size(part_of(schema, "items"), frozenset()) if kind_of(schema) == "array" else None
 
-    def _takes_bytes(self, schema: Schema, inside: frozenset[int]) -> bool:
+    def _size(self, schema: Schema, inside: frozenset[int]) -> int | None:
         found = self._defined(schema)
-        match kind_of(found):
-            case "null":
-                return False
-            case "fixed":
-                return size_of(found) > 0
-            case "record":
-                within = inside | {id(found)}
-                return id(found) in inside or any(self._takes_bytes(each.schema, within) for each in fields_of(found))
-            case _:
-                return True
+        kind = kind_of(found)
+        if kind == "fixed":
+            return size_of(found)
+        if kind != "record":
+            return _SIZES.get(kind)
+        if id(found) in inside:
+            return None
+        total = 0
+        for field in fields_of(found):
+            size = self._size(field.schema, inside | {id(found)})
+            if size is None:
+                return None
+            total += size
+        return total
 
     def check(self, data: bytes, at: int) -> None:
         try:
@@ -100,21 +112,26 @@ class _Counts:
 
     def _skip_blocks(self, schema: Schema, is_map: bool, data: bytes, at: int) -> int:
         items = part_of(schema, "values" if is_map else "items")
-        is_bounded = self.is_bounded(schema)
+        size = self.item_size(schema)
         while True:
             count, at = _number(data, at)
             if not count:
                 return at
             if count < 0:
                 count, at = -count, _number(data, at)[1]
-            if is_bounded:
-                if count > ITEMS_MAX:
-                    raise TooManyItemsError(
-                        f"an array has {count:,} items that take no bytes, and may have {ITEMS_MAX:,}"
-                    )
+            if size is not None:
+                _check_items(count, size, len(data) - at)
+                at += count * size
                 continue
             for _ in range(count):
                 at = self._skip(items, data, _past(data, *_number(data, at)) if is_map else at)
+
+
+def _check_items(count: int, size: int, left: int) -> None:
+    if not size and count > ITEMS_MAX:
+        raise TooManyItemsError(f"an array has {count:,} items that take no bytes, and may have {ITEMS_MAX:,}")
+    if count * size > left and count > _MISSING_MAX:
+        raise TooManyItemsError(f"an array has {count:,} items of {size} bytes, and {max(left, 0)} bytes are left")
 
 
 def _past(data: bytes, size: int, at: int) -> int:

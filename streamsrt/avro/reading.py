@@ -10,11 +10,12 @@ from streamsrt.avro.item_counts import ITEMS_MAX
 from streamsrt.avro.kernels import Read
 from streamsrt.avro.schemas import Unsupported
 from streamsrt.avro.source_code import SourceCode
-from streamsrt.avro.steps import AvroStep
+from streamsrt.avro.steps import AvroStep, has_one_size, least_bytes
 
 _UNREADABLE = (IndexError, ValueError, struct.error)
 _ZIGZAG = [(number >> 1) ^ -(number & 1) for number in range(128)]
 _BITS_MAX = 63
+_SLICED = ("fixed", "bytes", "string")
 _LONG, _STRING = AvroStep("long"), AvroStep("string")
 
 
@@ -150,9 +151,10 @@ class _Reading:
         c.line("else: raise ValueError")
         return name
 
-    def _blocks(self, one: Callable[[], None], *, skips: bool = False) -> None:
-        """The loop over an array's or map's blocks. ``one``: writes the code for an item. ``skips``: nobody wants them,
-        and a block whose size in bytes is there is not looked into."""
+    def _blocks(self, one: Callable[[], None], least: int, *, skips: bool = False, exactly: bool = False) -> None:
+        """The loop over an array's or map's blocks. ``one``: writes the code for an item. ``least``: the bytes that each
+        has. ``skips``: nobody wants them, and a block whose size in bytes is there is not looked into; one whose items have
+        ``exactly`` so many bytes neither."""
         c = self._code
         number = c.name("n")
         with c.block("while True:"):
@@ -165,13 +167,19 @@ class _Reading:
                 else:
                     c.line(f"{number} = -{number}")
                     self._skip_long(_LONG)
-            c.line(f"if {number} > {ITEMS_MAX}: raise ValueError")
+            # Slices past the end are no error, so their items would go on for as long as a damaged number says.
+            too_many = f"{number} * {least} > len(d) - i" if least else f"{number} > {ITEMS_MAX}"
+            c.line(f"if {too_many}: raise ValueError")
+            if exactly:
+                c.line(f"i += {number} * {least}")
+                return
             with c.block(f"for _ in range({number}):"):
                 one()
 
     def _array(self, step: AvroStep) -> str:
         found = self._kept("[]")
-        self._blocks(lambda: self._code.line(f"{found}.append({self.value(step.parts[0])})"))
+        item = step.parts[0]
+        self._blocks(lambda: self._code.line(f"{found}.append({self.value(item)})"), least_bytes(item))
         return found
 
     def _map(self, step: AvroStep) -> str:
@@ -181,7 +189,7 @@ class _Reading:
             key = self._string(_STRING)
             self._code.line(f"{found}[{key}] = {self.value(step.parts[0])}")
 
-        self._blocks(one)
+        self._blocks(one, 1 + least_bytes(step.parts[0]))
         return found
 
     def _record(self, step: AvroStep) -> str:
@@ -198,6 +206,9 @@ class _Reading:
 
     def _convert(self, step: AvroStep) -> str:
         found = self.value(step.parts[0])
+        if step.parts[0].kind in _SLICED:
+            # The function would be given what is left of it.
+            self._code.line("if i > len(d): raise ValueError")
         convert, schema, into = map(self._code.bind, step.known)
         return self._kept(f"{convert}({found}, {schema}, {into})")
 
@@ -224,7 +235,8 @@ class _Reading:
         c.line(f"elif b != {2 * step.number}: raise ValueError")
 
     def _skip_blocks(self, step: AvroStep) -> None:
-        self._blocks(lambda: self._skip_record(step), skips=True)
+        least = sum(map(least_bytes, step.parts))
+        self._blocks(lambda: self._skip_record(step), least, skips=True, exactly=all(map(has_one_size, step.parts)))
 
     def _skip_record(self, step: AvroStep) -> None:
         for part in step.parts:

@@ -91,6 +91,24 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
+def least_bytes(step: AvroStep) -> int:
+    """The bytes of a value that a step reads or skips are never fewer."""
+    match step.kind:
+        case "fixed" | "skip":
+            return step.number
+        case "constant":
+            return 0
+        case "record" | "skip_record" | "convert" | "float_of":
+            return sum(map(least_bytes, step.parts))
+        case kind:
+            return _SIZES.get(kind, 1)
+
+
+def has_one_size(step: AvroStep) -> bool:
+    """Whether all values that a step skips have as many bytes."""
+    return step.kind == "skip" or (step.kind == "skip_record" and all(map(has_one_size, step.parts)))
+
+
 class _Walk:
     """Goes through a schema and the types that it names."""
 

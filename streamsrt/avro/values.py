@@ -28,7 +28,7 @@ def reader_of(writer: Schema, reader: Schema) -> Read:
     ``reader``: the one into which it is read. Both as fastavro parses them."""
     # The same, which fastavro need not compare.
     into = None if writer == reader else reader
-    check = count_check(writer)
+    check = count_check(writer, has_skips=into is not None)
 
     def read(data: bytes, at: int) -> object:
         if check is not None:

@@ -255,7 +255,7 @@ def _check_order(columns: RecordColumns, position: int, file: ArchiveFile) -> No
     if columns.base_offset < position or not ascending:
         raise ArchiveError(
             f"{file.path} is not sorted by offset, or has offsets twice, after offset {position}: rewrite it, sorted "
-            "by offset"
+            "by offset. If it was written so, it is damaged: bring it back from where it was written"
         )
 
 
@@ -310,6 +310,6 @@ def _write_file(folder: Path, partition: int, batches: Sequence[RecordColumns]) 
     )
     path = folder / f"{offsets[0]:020d}.parquet"
     fresh = path.with_suffix(".new")
-    pq.write_table(table, fresh, compression="zstd")
+    pq.write_table(table, fresh, compression="zstd", write_page_checksum=True)
     fresh.replace(path)
     return path

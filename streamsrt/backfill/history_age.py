@@ -37,6 +37,9 @@ def with_notes_on_age(network: Network, plan: BackfillPlan) -> BackfillPlan:
     for task in plan.tasks:
         times = [newest[tp] for tp in _inputs(task, tasks) if tp in newest]
         for store in task.stores:
+            # A repair computes others, too, and writes one.
+            if plan.repair is not None and store.name != plan.repair.store:
+                continue
             if times and store.changelog in topics:
                 ages[store.changelog] = max(plan.created_ms - max(times), ages.get(store.changelog, 0))
     notes = (f"old history; at commit, {kept}" for kept in kept_for(plan, ages))

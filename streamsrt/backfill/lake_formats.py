@@ -38,13 +38,15 @@ _NEVER_UNPACKED = (
 )
 _FIELD = re.compile(r"(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^:`]+)): (?P<type>.*)", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+VERIFY_CHECKSUMS = "parquet.page.verify-checksum.enabled"
+"""The setting by which Hadoop's reader compares Parquet's pages with the checksums that they may have."""
 _STRICT = {
     "json": {"mode": "FAILFAST"},
     # Else Spark looks at no more fields of a line than a query needs, and finds nothing wrong with it; and it takes the
     # columns of all files by place, in the order of one file's header.
     "csv": {"mode": "FAILFAST", "columnPruning": "false", "enforceSchema": "false"},
     # Files may have got columns in the course of time.
-    "parquet": {"mergeSchema": "true"},
+    "parquet": {"mergeSchema": "true", VERIFY_CHECKSUMS: "true"},
     "orc": {"mergeSchema": "true"},
 }
 

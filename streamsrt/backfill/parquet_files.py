@@ -6,7 +6,9 @@
    to, and the plan says so (:class:`TimesRead`). What is finer than a millisecond is cut off, towards the past.
 3. A column is found by its name among those of the table. Its index in the footer is another one, where a nested column
    counts as many times as it has leaves.
-4. pyarrow is needed here, and is not imported before it is.
+4. A file that was changed by its disk reads as it is, unless its pages have checksums, which the writer decides. Those of
+   ours have them.
+5. pyarrow is needed here, and is not imported before it is.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ NEGATIVE_TIME = (
     "the application would fail at them, as live. Correct the times, leave these records out, or give the source a "
     "timestamp extractor"
 )
+BRING_BACK = "Bring the file back from where it was written; without it the history has a hole"
+_WRONG_CHECKSUM = "CRC checksum verification failed"
+"""What Arrow and Java say of it."""
 _READ_BYTES = 1 << 20
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
 _PER_MS_IN_FILES = {"microseconds": 1_000, "nanoseconds": 1_000_000}
@@ -137,8 +142,8 @@ def other_folder(path: Path, folder: int, partition: int) -> ArchiveError:
     )
 
 
-def unreadable(path: Path | str, error: object) -> ArchiveError:
-    """Returns the error for a file that can't be read."""
+def unreadable(path: Path | str, error: object, advice: str = BRING_BACK) -> ArchiveError:
+    """Returns the error for a file that can't be read. ``advice``: what to do if it is damaged."""
     local = Path(str(path).removeprefix("file:"))
     if local.is_symlink() and not local.exists():
         return ArchiveError(
@@ -156,9 +161,9 @@ def unreadable(path: Path | str, error: object) -> ArchiveError:
         said = os.strerror(error.errno)
     else:
         said = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
-    return ArchiveError(
-        f"{path} can't be read ({said}). Bring the file back from where it was written; without it the history has a hole"
-    )
+    if _WRONG_CHECKSUM in said:
+        said = "it is damaged: a page does not have the checksum that was written with it"
+    return ArchiveError(f"{path} can't be read ({' '.join(said.split())}). {advice}")
 
 
 def _foreign_head(path: Path) -> bytes | None:
@@ -202,17 +207,18 @@ def check_unchanged_file(path: Path, size_bytes: int, written_ms: int | None) ->
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[ParquetFile]:
-    """The file as ``pyarrow.parquet.ParquetFile``. Raises ArchiveError for whatever goes wrong with it meanwhile."""
+def opened(path: Path, advice: str = BRING_BACK) -> Iterator[ParquetFile]:
+    """The file as ``pyarrow.parquet.ParquetFile``, whose pages are compared with their checksums where they have some.
+    Raises ArchiveError, with ``advice``, for whatever goes wrong with it meanwhile."""
     pq = parquet()
     try:
         # Read ahead, a file would be in memory by row groups, all of their columns at once.
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_BYTES) as file:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True) as file:
             yield file
     except (ArchiveError, GeneratorExit):
         raise
     except Exception as error:
-        raise unreadable(path, error) from error
+        raise unreadable(path, error, advice) from error
 
 
 # -------------------------------------------------------------------------------------------------------------- columns

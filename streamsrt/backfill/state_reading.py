@@ -496,7 +496,7 @@ def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
             schema = row_schema(source.store, snapshot.positions)
             with (
                 _whole_file(folder / f"partition-{partition}.parquet") as path,
-                pq.ParquetWriter(path, schema, compression="zstd") as writer,
+                pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer,
             ):
                 rows = _write(writer, schema, snapshot.rows)
             done.append(Exported(partition, rows, snapshot.positions))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from streamsrt.backfill.json_text import json_text
-from streamsrt.backfill.parquet_files import parquet
+from streamsrt.backfill.parquet_files import opened, parquet
 from streamsrt.backfill.state_reading import (
     COLUMNS,
     EXPORTED,
@@ -177,9 +177,8 @@ def is_typed(directory: Path) -> bool:
 
 def exported_rows(directory: Path) -> Iterator[StateRow]:
     """The rows of an export, by partition; times in ms."""
-    pq = parquet()
     for path in sorted(directory.glob(EXPORTED)):
-        with pq.ParquetFile(path) as file:
+        with opened(path, "Export the state again, or bring the file back") as file:
             for batch in file.iter_batches(columns=list(COLUMNS)):
                 yield from _rows_of(batch)
 

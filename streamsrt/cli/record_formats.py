@@ -80,6 +80,8 @@ def _no_json(constant: str) -> None:
 
 
 def _time_windowed_string(data: bytes) -> str:
+    if len(data) < 8:
+        raise ValueError(f"a windowed key has at least 8 bytes, not {len(data)}")
     return f"{data[:-8].decode()}@{int.from_bytes(data[-8:], 'big')}"
 
 

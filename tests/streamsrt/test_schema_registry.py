@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, wrappers_pb2
+from google.protobuf.message import EncodeError
 from pydantic import BaseModel
 
 from streamsrt.errors import ConfigError, DeserializationError, ProductionError
@@ -196,3 +197,34 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 def test_a_schema_that_is_none_is_refused(server: Registry, wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"the schema of 'o' is not a valid Avro schema"):
         SchemaRegistry(server.url).avro("o", wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (wrappers_pb2.Int64Value(value=7), "google.protobuf.Int64Value"),
+        ({"value": "text"}, "dict"),
+        ("text", "str"),
+    ],
+)
+def test_messages_of_another_class_are_a_mistake_of_the_program(server: Registry, value: object, name: str) -> None:
+    """Their fields would be read as others."""
+    serde = SchemaRegistry(server.url).protobuf("out-value", wrappers_pb2.StringValue, "syntax = ...")
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).map_values(lambda _: value).to("out", value=serde)
+    handlers = {"production.exception.handler": "continue", "errors.dead.letter.queue.topic.name": "dlq"}
+    with TopologyTestDriver(builder.build(), handlers) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.string)
+        expected = f"takes a google.protobuf.StringValue, not {name} .* is an error in the program"
+        with pytest.raises(ProductionError, match=expected):
+            source.pipe_input("k", "v")
+    assert not server.schemas
+
+
+def test_a_message_without_a_required_field_fails_when_it_is_written(server: Registry) -> None:
+    part = descriptor_pb2.UninterpretedOption.NamePart
+    serde = SchemaRegistry(server.url).protobuf("out-value", part, 'syntax = "proto2";')
+    found = serde.deserialize(serde.serialize(part(name_part="a", is_extension=True))[:-2])
+    assert (found.name_part, found.HasField("is_extension")) == ("a", False)
+    with pytest.raises(EncodeError, match="is_extension"):
+        serde.serialize(found)

@@ -28,6 +28,7 @@ from streamsrt.backfill.lake import Lake, check_unchanged, counts_nanoseconds, n
 from streamsrt.backfill.lake_formats import (
     FILES,
     TABLE,
+    VERIFY_CHECKSUMS,
     SparkVersions,
     check_packed,
     has_scheme,
@@ -334,7 +335,9 @@ def _chosen(frame: DataFrame, plan: LakePlan) -> DataFrame:
 def source_rows(spark: SparkSession, plan: LakePlan) -> DataFrame:
     """The rows of a planned lake, before its expressions."""
     if plan.location is None:
-        reader = spark.read if plan.root is None else spark.read.option("basePath", base_path(plan.root))
+        reader = spark.read.option(VERIFY_CHECKSUMS, "true")
+        if plan.root is not None:
+            reader = reader.option("basePath", base_path(plan.root))
         return reader.parquet(*(spark_path(file.path) for file in plan.files))
     if plan.format not in FILES:
         return _chosen(_versioned(spark, plan), plan)

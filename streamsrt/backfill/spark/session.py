@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from streamsrt.backfill.application_bundle import FOLDER
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.java import find_java
+from streamsrt.backfill.lake_formats import VERIFY_CHECKSUMS
 from streamsrt.backfill.manifest import IDLE, SparkActivity, StageProgress
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ _SETTINGS = {
     # Every stage has as many partitions as it has tasks of the plan: there is nothing to adapt.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # For tables of versions, whose readers don't pass options on.
+    f"spark.hadoop.{VERIFY_CHECKSUMS}": "true",
     # Results on the disks of workers, when the driver has fetched them.
     "spark.cleaner.periodicGC.interval": "1min",
     **UTC_SETTINGS,

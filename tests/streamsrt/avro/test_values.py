@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -362,3 +363,124 @@ def test_schemas_without_such_arrays_are_not_looked_at() -> None:
     nested = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
     for plain in ("string", {"type": "array", "items": "string"}, {"type": "array", "items": nested}):
         assert count_check(fastavro.parse_schema(plain)) is None
+
+
+F8 = {"type": "fixed", "name": "F8", "size": 8}
+DECIMAL = {"type": "fixed", "name": "D", "size": 8, "logicalType": "decimal", "precision": 10, "scale": 2}
+UUID = {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}
+LEAST = {
+    "boolean": 1,
+    "float": 4,
+    "double": 8,
+    "fixed": 8,
+    "decimal": 8,
+    "uuid": 16,
+    "record": 17,
+    "nested": 1,
+    "map": 1,
+    "string": 1,
+    "long": 1,
+    "optional": 1,
+}
+
+
+def item_of(kind: str) -> Any:
+    fields = [{"name": "f", "type": F8}, {"name": "d", "type": "double"}, {"name": "b", "type": "boolean"}]
+    others: dict[str, Any] = {
+        "fixed": F8,
+        "decimal": DECIMAL,
+        "uuid": UUID,
+        "record": {"type": "record", "name": "In", "fields": fields},
+        "nested": {"type": "array", "items": F8},
+        "map": {"type": "map", "values": F8},
+        "optional": ["null", F8],
+    }
+    return others.get(kind, kind)
+
+
+@pytest.mark.parametrize("around", ["array", "map"])
+@pytest.mark.parametrize("is_skipped", [False, True], ids=["read", "skipped"])
+@pytest.mark.parametrize("kind", LEAST)
+def test_items_beyond_the_end_are_not_counted_one_by_one(
+    native: NativeAvro | None, kind: str, is_skipped: bool, around: str
+) -> None:
+    """A damaged count would take years, and all memory."""
+    array = {"type": around, "items" if around == "array" else "values": item_of(kind)}
+    fields = [{"name": "a", "type": array}]
+    written = fastavro.parse_schema({"type": "record", "name": "R", "fields": fields})
+    wanted = fastavro.parse_schema({"type": "record", "name": "R", "fields": []}) if is_skipped else written
+    read = reader_of(written, wanted)
+    for items in (b"", b"\x02k" + b"\0" * 40):
+        for count in (1 << 40, 1 << 62):
+            with pytest.raises((EOFError, TooManyItemsError, IndexError)):
+                read(HEAD + by_fastavro("long", count)[len(HEAD) :] + items, len(HEAD))
+    # As few as this are missing to the last byte.
+    value = generate_one(written)
+    whole = by_fastavro(written, value)
+    for data in (whole, whole[:-1], whole[:-2]):
+        into = wanted if is_skipped else None
+        assert outcome(read, data, len(HEAD)) == outcome(read_by_fastavro, data, written, into)
+
+
+@pytest.mark.parametrize("kind", ["boolean", "float", "double", "fixed", "record"])
+def test_items_of_a_known_size_are_passed_over_at_once(kind: str) -> None:
+    array = {"type": "array", "items": item_of(kind)}
+    fields = [{"name": "a", "type": array}, {"name": "b", "type": "string"}]
+    written = fastavro.parse_schema({"type": "record", "name": "R", "fields": fields})
+    wanted = fastavro.parse_schema({"type": "record", "name": "R", "fields": fields[1:]})
+    read = generated_reader(reading(written, wanted, {}), never)
+    assert read is not None
+    items = 100_000
+    data = by_fastavro("long", items) + bytes(items * LEAST[kind]) + b"\x02" + bytes(LEAST[kind]) + b"\0\x02b"
+    lines = 0
+
+    def count_lines(*_: object) -> Any:
+        nonlocal lines
+        lines += 1
+        return count_lines
+
+    before = sys.gettrace()
+    sys.settrace(count_lines)
+    try:
+        found = read(data, len(HEAD))
+    finally:
+        sys.settrace(before)
+    assert found == {"b": "b"}
+    assert lines < 100
+
+
+def test_fastavro_is_not_given_items_beyond_the_end_to_pass_over() -> None:
+    """Of a schema that only it can read."""
+    fields = [{"name": "a", "type": {"type": "array", "items": "double"}}, {"name": "next", "type": ["null", "Top"]}]
+    written = fastavro.parse_schema({"type": "record", "name": "Top", "fields": fields})
+    wanted = fastavro.parse_schema({"type": "record", "name": "Top", "fields": fields[1:]})
+    read = reader_of(written, wanted)
+    data = by_fastavro(written, {"a": [1.5, 2.5], "next": None})
+    assert read(data, len(HEAD)) == {"next": None}
+    for count in (1 << 40, -(1 << 40)):
+        damaged = HEAD + by_fastavro("long", count)[len(HEAD) :] + data[len(HEAD) + 1 :]
+        with pytest.raises(TooManyItemsError, match="items of 8 bytes"):
+            read(damaged, len(HEAD))
+
+
+def test_a_function_of_a_logical_type_is_never_given_less_than_there_was(native: NativeAvro | None) -> None:
+    def longer(value: Any, *_: object) -> Any:
+        return 1 / (len(value) // 8)
+
+    def text(value: Any, *_: object) -> Any:
+        return {"whole": value}[value]
+
+    odd_fixed = {**F8, "logicalType": "odd"}
+    for schema, logical in (
+        (odd_fixed, {"fixed-odd": longer}),
+        ({"type": "string", "logicalType": "odd"}, {"string-odd": text}),
+    ):
+        parsed = fastavro.parse_schema(schema)
+        step = reading(parsed, None, logical)
+        read = (
+            generated_reader(step, lambda *_: "otherwise")
+            if native is None
+            else native.Reader(step, lambda *_: "otherwise")
+        )
+        assert read is not None
+        assert read(b"\x0awh", 0) == "otherwise"

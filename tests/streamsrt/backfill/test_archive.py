@@ -151,7 +151,10 @@ def _changed(path: Path) -> None:
     pq.write_table(table(list(range(10, 21))), path)
 
 
-@pytest.mark.parametrize(("damage", "says"), [(_shuffled, "is not sorted by offset"), (_changed, "was changed")])
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [(_shuffled, r"is not sorted by offset.*If it was written so, it is damaged"), (_changed, "was changed")],
+)
 def test_what_planning_can_not_see_is_found_when_reading(
     tmp_path: Path, damage: Callable[[Path], None], says: str
 ) -> None:
@@ -255,3 +258,37 @@ def test_without_pyarrow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(BackfillError, match=r"pip install 'streamsrt\[backfill\]'"):
         scan_archive(tmp_path)
+
+
+def damage_a_value(path: Path, value: bytes) -> None:
+    """One bit, where nothing but a checksum tells it. The file's time stays."""
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[content.index(value)] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_page_with_another_checksum_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    whole = table([0, 1], value=[b"first", b"second"])
+    pq.write_table(
+        whole, path, compression="NONE", use_dictionary=False, write_statistics=False, write_page_checksum=True
+    )
+    assert [columns.values for columns in read(tmp_path, 2)] == [[b"first", b"second"]]
+    damage_a_value(path, b"second")
+    with pytest.raises(
+        ArchiveError, match=r"a\.parquet can't be read \(it is damaged: .* checksum .*Bring the file back"
+    ):
+        read(tmp_path, 2)
+
+
+def test_pages_that_we_write_have_checksums(tmp_path: Path) -> None:
+    """Zstandard unpacks some damaged pages without an error."""
+    path = archive(tmp_path, 10)[0]
+    column = pq.ParquetFile(path).metadata.row_group(0).column(4)
+    content = bytearray(path.read_bytes())
+    content[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArchiveError, match="it is damaged"):
+        read(tmp_path, 10)

@@ -180,6 +180,15 @@ def test_bytes_in_another_format_are_named(on_broker: Command, topic: str) -> No
     assert on_broker("consume", topic, "--value", "bytes").out == "null\t616263\n"
 
 
+def test_a_key_without_room_for_a_window_is_named(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 1)
+    on_broker("produce", topic, "--key-separator", ":", stdin="c1:v\nabcdefg:v\n12345678:v\n")
+    done = on_broker("consume", topic, "--key", "windowed")
+    assert (done.code, done.out) == (5, f"@{int.from_bytes(b'12345678', 'big')}\tv\n")
+    assert f"not printed: the key in {topic}-0 at offset 0 is not in the given format" in done.err
+    assert "a windowed key has at least 8 bytes, not 7" in done.err
+
+
 def test_records_that_can_not_be_decoded_keep_no_others_from_being_printed(on_broker: Command, topic: str) -> None:
     on_broker("topics", "create", topic, "--partitions", 1)
     on_broker("produce", topic, "--key-separator", "=", stdin="a=1\nb={\nc=3\n\nd=4\n".replace("\n\n", "\nx=[\n"))

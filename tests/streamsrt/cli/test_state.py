@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from streamsrt.app import KafkaStreams
@@ -432,3 +433,17 @@ def test_nothing_to_clean_is_said(command: Command, stopped: Stopped, tmp_path: 
     clean = ("state", "clean", "-a", "stopped", "--state-dir", tmp_path / "copy", "--execute")
     assert "deletes store counts of partition 0" in command(*clean).err
     assert "has no stores of stopped" in command(*clean).err
+
+
+def test_a_damaged_export_is_refused(command: Command, stopped: Stopped, tmp_path: Path) -> None:
+    shutil.copytree(stopped.export, tmp_path / "export")
+    path = max((tmp_path / "export").iterdir(), key=lambda each: each.stat().st_size)
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    content = bytearray(path.read_bytes())
+    content[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 2] ^= 1
+    path.write_bytes(content)
+    done = command("state", "diff", stopped.export, tmp_path / "export")
+    assert done.code, done.out
+    assert f"{path.name} can't be read (it is damaged: " in " ".join(done.err.split())
+    assert "Export the state again" in done.err
+    assert "Traceback" not in done.err

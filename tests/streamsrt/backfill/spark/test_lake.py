@@ -22,11 +22,12 @@ from streamsrt.backfill import Backfill
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
 from streamsrt.backfill.job import BackfillStatus
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
+from streamsrt.backfill.lake_formats import VERIFY_CHECKSUMS
 from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
 from streamsrt.backfill.spark.engine import SparkEngine, _explained
-from streamsrt.backfill.spark.reading import as_long, spark_path
+from streamsrt.backfill.spark.reading import as_long, source_rows, spark_path
 from streamsrt.backfill.spark.scan import scan_by_spark
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.spark.test_engine import results
@@ -176,6 +177,43 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
         backfill.run(SparkEngine())
     assert str(raised.value).startswith(f"{path} can't be read")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.spark
+def test_a_page_with_another_checksum_is_damaged(spark: SparkSession, tmp_path: Path) -> None:
+    """One bit of one value: nothing else tells it. Files are read with other options where the plan's are given."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    path = root / "a.parquet"
+    table = pa.table(
+        {"key": ["k"] * 2, "value": ["first", "second"], "timestamp": [1, 2], "partition": [0, 0], "offset": [0, 1]}
+    )
+    pq.write_table(
+        table, path, compression="NONE", use_dictionary=False, write_statistics=False, write_page_checksum=True
+    )
+    share = scan_lake(Lake(root), "lines", 1)[0]
+    mapped = scan_by_spark(spark, Lake(root, where="true"), "lines", 1)[0]
+    for lake in (share, mapped):
+        assert [row["value"] for row in source_rows(spark, lake).sort("offset").collect()] == ["first", "second"]
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[content.index(b"second")] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    crc = "CRC checksum verification failed"
+    with pytest.raises(Exception, match=crc):
+        spark.read.parquet(str(path)).collect()
+    # As in a session that somebody else has made.
+    spark.conf.set(VERIFY_CHECKSUMS, "false")
+    try:
+        assert len(spark.read.parquet(str(path)).collect()) == 2
+        for lake in (share, mapped):
+            with pytest.raises(Exception, match=crc) as raised:
+                source_rows(spark, lake).collect()
+            explained = str(_explained(str(raised.value), "local"))
+            assert explained.startswith(f"{path} can't be read (it is damaged: a page does not have the checksum")
+    finally:
+        spark.conf.unset(VERIFY_CHECKSUMS)
 
 
 @pytest.mark.spark
