@@ -46,6 +46,7 @@ from streamsrt.runtime.assembly import (
 from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.health import Readiness, why_not_alive, with_silence
 from streamsrt.runtime.instance_metrics import InstanceMetrics
+from streamsrt.runtime.later_values import settle_later_values
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.memory import budget_text
@@ -615,6 +616,9 @@ class KafkaStreams(Queryable):
             committed = network.admin.committed(config.application_id)
             refuse_half_written_state(config.application_id, committed)
             check_start(config, self.topology, network, version, committed)
+            settle_later_values(
+                network, config.application_id, self.topology, version, directory, lambda: self._stop_requested
+            )
             loop, self._queries, _ = assemble(
                 config,
                 self.topology,

@@ -14,6 +14,7 @@
 - ``health``            whether an instance is alive and ready, and if not, why: as text for logs, probes and users
 - ``html_table``        tables for notebooks, as HTML
 - ``instance_metrics``  all metrics of one instance, computed on request
+- ``later_values``      whether this version can read what a later one has left in its state directory, after a rollback
 - ``left_records``      refuses a version that would leave records in flight unread, where no coordinator looks after them
 - ``lifecycle``         an application's decisions about its own life: failures, and how it leaves
 - ``memory``            the budget of ``cache.max.bytes``: how it is divided, and what is used

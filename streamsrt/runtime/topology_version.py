@@ -6,7 +6,8 @@
    the bundled broker, compare the whole structure, by its digest.
 2. With another epoch, everything may change except the format of a store: the contents of a store of the same name must
    be readable, and a generated name or a side of a join must stand for the same, in the other members, too
-   (:mod:`streamsrt.runtime.store_origins`). The coordinator decides which of two versions is the newer one.
+   (:mod:`streamsrt.runtime.store_origins`). The coordinator decides which of two versions is the newer one. With a state
+   directory of a later version of values, only what that has really written counts (:mod:`streamsrt.runtime.later_values`).
 3. In a classic group, an instance with a ``group.instance.id`` replaces the one that has it, before the group judges its
    version. So one whose epoch is too early does not join.
 4. Without another member, the ends of the changelogs tell whether a later version has written values that this one can't
@@ -24,6 +25,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from streamsrt.assignment.value_versions import ValueVersion, written_versions
@@ -50,7 +52,7 @@ from streamsrt.wire import types
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS
 from topology.graph.diff import diff
 from topology.graph.nodes import internal_topic_name
-from topology.graph.outline import TopologyOutline, outline
+from topology.graph.outline import StoreOutline, TopologyOutline, outline
 from topology.graph.topology import Topology
 
 logger = logging.getLogger(__name__)
@@ -275,7 +277,8 @@ class LocalVersion:
         return last is not None and last.digest == self._outline.digest
 
     def check(self) -> None:
-        """Raises TopologyMismatchError if this version may not follow the one that ran last."""
+        """Raises TopologyMismatchError if this version may not follow the one that ran last, whatever that has written into
+        :meth:`later_stores`."""
         last = self._last()
         if last is None:
             return
@@ -284,12 +287,20 @@ class LocalVersion:
                 f"The topology is not the one that ran last with the state in {self._file.parent}, and both have topology "
                 f"epoch {last.epoch}. {_advice(last.epoch + 1, self._file)}"
             )
-        listed = misread_stores(last, self._outline)
+        listed = misread_stores(_as_before_writing(last, self._outline), self._outline)
         if listed:
             raise TopologyMismatchError(
                 f"The state in {self._file.parent} would be misread by this version: {listed}. `streamsrt topology diff "
                 f"{self._file} NEW` shows all changes."
             )
+
+    def later_stores(self) -> set[str]:
+        """The stores into which the version that ran last writes values that this one can't read, by the names that their
+        state was begun with."""
+        last = self._last()
+        mine = {store.kept_as: store.version for store in self._outline.stores}
+        stores = () if last is None else last.stores
+        return {store.kept_as for store in stores if store.version > mine.get(store.kept_as, store.version)}
 
     def remember(self) -> None:
         """Writes this version down. Raises StateError."""
@@ -304,6 +315,19 @@ class LocalVersion:
         except (OSError, ValueError, RecursionError):
             # The file is missing or has another format: the coordinator's comparison remains.
             return None
+
+
+def _as_before_writing(last: TopologyOutline, mine: TopologyOutline) -> TopologyOutline:
+    """The last version without the later versions of its values: with what it took over."""
+    stores = {store.kept_as: store for store in mine.stores}
+    return replace(last, stores=tuple(_taken_over(each, stores.get(each.kept_as)) for each in last.stores))
+
+
+def _taken_over(last: StoreOutline, mine: StoreOutline | None) -> StoreOutline:
+    if mine is None or last.version <= mine.version:
+        return last
+    serde = last.upcasts.get(str(mine.version)) or mine.value_serde
+    return replace(last, version=mine.version, value_serde=serde, upcasts={})
 
 
 def _advice(epoch: int, last: Path | None = None) -> str:

@@ -8,6 +8,7 @@
         stores/<store>/<partition>/   one persistent store; of a global one, the partition is the number of the process
         stores/<store>/<partition>.json  what its files depend on (:mod:`streamsrt.state.store_format`)
         global/<store>-<number>.json  how far the topic of a global store was read
+        .alone                        held by one of several processes that looks at files before all of them go on
 
 1. One process at a time, or several that one has forked (``shared``). The process id identifies its state to the group
    coordinator (KIP-1071's ProcessId), so two live instances must never share one: an instance that does not get the lock
@@ -26,8 +27,8 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -200,6 +201,26 @@ class StateDirectory:
             return read_changelog_offset(self.store_path(store, partition), store)
         except StoreCorruptedError:
             return None
+
+    def partitions_of(self, store: str) -> list[int]:
+        """The partitions of a persistent store that are on disk."""
+        return [partition for name, partition in self._on_disk() if name == store]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps the other processes of the instance out meanwhile: they wait at this point."""
+        if not self._shared:
+            yield
+            return
+        try:
+            lock = os.open(self.path / ".alone", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise storage_error(str(error), f"state directory {self.path}", "written") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     def wipe(self, store: str, partition: int) -> None:
         """Deletes a store, closing it if it is open; it need not exist.

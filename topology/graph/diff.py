@@ -523,8 +523,8 @@ def values_not_read(before: int, after: int) -> str:
     """Why values of one version can't be read by a store with another one."""
     if after < before:
         return (
-            f"its values have version {before}, which version {after} can't read: what was written stays "
-            "unreadable. Continue with a later version"
+            f"its values get version {before}, which version {after} can't read: once such values are written, there is no "
+            "way back, and a later version has to continue. `streamsrt upgrade abort OLD` goes back if there are none"
         )
     return f"its values have version {before}, and there is no upcast={{{before}: ...}}: add it"
 

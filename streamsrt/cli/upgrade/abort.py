@@ -303,7 +303,7 @@ def show(made: Rollback) -> None:
     if made.leaving:
         say("a removed instance that still runs ends with exit code 2, also when it is restarted\n")
     say(
-        "start each stopped instance that you want to keep, and each new one, with the former "
+        "start each stopped instance that you want to keep, with its state directory, and each new one, with the former "
         "version and the new epoch:\n"
     )
     say(f"  {made.command}\n")

@@ -24,7 +24,7 @@ from streamsrt.cli.output import note, print_json, print_reasons, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
-from streamsrt.cli.upgrade.preflight import refusals
+from streamsrt.cli.upgrade.preflight import of_broker, refusals
 from streamsrt.cli.upgrade.status import Group
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import key_value_pairs
@@ -36,6 +36,7 @@ from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
 FORMAT = 1
+_READ_FIRST = "stop the producers, and let the old version read it to the end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +138,11 @@ def made_plan(
     told = running.kept(before, version) if old is None else None
     found = compare(before, version, running.cluster_topics(), told)
     restored = restored_state(network, running, before, version, found)
-    rows = tuple(_row(each, restored) for each in found.state)
+    # Without updates of the topology, all instances of the old version stop before the first one of the new version starts.
+    is_in_one_step = any(of_broker(network, group, running.kind))
+    rows = tuple(_row(each, restored, is_in_one_step=is_in_one_step) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
-    in_flight = list(_in_flight(found, running))
+    in_flight = list(in_flight_notes(found, running, is_in_one_step=is_in_one_step))
     are_lost = not lose_in_flight and not running.members and not running.strangers
     return UpgradePlan(
         group=group,
@@ -162,7 +165,7 @@ def made_plan(
             *(in_flight if are_lost else []),
         ),
         notes=(
-            *notes(found, running),
+            *notes(found, running, is_in_one_step=is_in_one_step),
             *([] if old is not None else filter(None, [running.not_compared(before, version, "--old")])),
             *running.unread_sources(found),
             *([] if are_lost else in_flight),
@@ -171,8 +174,9 @@ def made_plan(
     )
 
 
-def _row(change: StateChange, restored: RestoredState) -> PlannedState:
-    topics = restored.topics[change]
+def _row(change: StateChange, restored: RestoredState, *, is_in_one_step: bool) -> PlannedState:
+    topics, group = restored.topics[change], restored.running.name
+    is_removed = (change.kind, change.fate) == ("repartition topic", "orphaned")
     return PlannedState(
         kind=change.kind,
         name=change.name,
@@ -181,17 +185,34 @@ def _row(change: StateChange, restored: RestoredState) -> PlannedState:
         restores=restored.records(change),
         seconds=restored.seconds(change),
         why=change.reason,
-        cure=change.cure.replace("APP", restored.running.name),
+        cure=cure_in_one_step(change, group) if is_removed and is_in_one_step else change.cure.replace("APP", group),
     )
 
 
 # -------------------------------------------------------------------------------------------------------- what it says
 
 
-def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
+def cure_in_one_step(change: StateChange, group: str) -> str:
+    """What to do about a repartition topic that is removed, if old and new instances can't run at the same time."""
+    topics = " ".join(f"{group}-{topic}" for topic in change.topics)
+    return (
+        f"{_READ_FIRST}: stop its last instance when streamsrt upgrade status --group {group} shows no unread records; "
+        f"afterwards streamsrt topics delete {topics} --execute"
+    )
+
+
+def in_flight_notes(found: TopologyDiff, running: RunningGroup, *, is_in_one_step: bool) -> Iterator[str]:
+    """What becomes of unread records in repartition topics that are removed."""
     for each in found.state:
         count = running.records(each) if (each.kind, each.fate) == ("repartition topic", "orphaned") else None
-        if count and running.members:
+        if count and is_in_one_step:
+            again = "" if running.members else "start the old version again, "
+            yield (
+                f"repartition topic {each.name} is removed with {counted(count, 'unread record')}, and on this broker old "
+                f"and new instances can't run together: {again}{_READ_FIRST} before you go on, or leave the records unread "
+                "in that topic (--lose-in-flight)"
+            )
+        elif count and running.members:
             yield (
                 f"repartition topic {each.name} is removed with {counted(count, 'record')} in flight: old "
                 "instances read them first. Leave one running until the new ones no longer wait for "
@@ -199,7 +220,7 @@ def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
             )
         elif count:
             yield (
-                f"repartition topic {each.name} is removed with {count} unread records: run the old "
+                f"repartition topic {each.name} is removed with {counted(count, 'unread record')}: run the old "
                 "version and the new one together, or leave the records unread in that topic "
                 "(--lose-in-flight)"
             )
@@ -229,7 +250,7 @@ def _beside_strangers(found: TopologyDiff, running: RunningGroup) -> Iterator[st
         yield f"{running.strangers} run, and instances of streamsrt can't be in one group with them: stop them all first"
 
 
-def notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
+def notes(found: TopologyDiff, running: RunningGroup, *, is_in_one_step: bool = False) -> Iterator[str]:
     if not running.members and not running.strangers:
         yield "no instance runs: this is an ordinary start, and nothing is handed over"
     behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
@@ -253,7 +274,7 @@ def notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     for each in found.state:
         if NO_WAY_BACK in each.reason:
             yield f"store {each.name}: {NO_WAY_BACK[0].lower()}{NO_WAY_BACK[1:]} (streamsrt upgrade abort is refused)"
-    if sum(running.members.values()) == 1:
+    if sum(running.members.values()) == 1 and not is_in_one_step:
         yield (
             "only one instance runs: while it is stopped, nothing is processed. Start the new version in addition, then "
             "stop it"

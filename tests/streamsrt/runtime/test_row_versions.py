@@ -10,6 +10,7 @@ import pytest
 
 from streamsrt.backfill.state_reading import StateFiles, StoreReading
 from streamsrt.membership.values import Tasks
+from streamsrt.state.rocksdb_files import RocksDBFiles
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.store_kinds import KINDS, LATER, ROWS, Row, pipe
 from tests.streamsrt.in_process_network import InProcessNetwork
@@ -144,3 +145,25 @@ def test_files_with_rows_of_both_versions_are_exported(
     with files.snapshot(0) as snapshot:
         exported = {row.key: json.loads(row.value or "") for row in snapshot.rows}
     assert exported == {"ann": {"pens": 1, "second": 1}, "bob": {"books": 2, "second": 1}, "cid": {"cups": 3}}
+
+
+@pytest.mark.parametrize("kind", StoreKind)
+def test_files_tell_the_latest_version_of_their_values(
+    members: Callable[[StoreKind], Members], tmp_path: Path, kind: StoreKind
+) -> None:
+    """A former version looks for it in each row of the files that it follows on."""
+    group = members(kind)
+    group.ran("one", first(kind), ROWS).close()
+    assert _versions_on_disk(tmp_path / "one") <= {1}
+    group.ran("one", second(kind), LATER).close()
+    logged = {latest_version_in(value) for _, value in group.logged() if value is not None}
+    assert 2 in logged
+    assert 2 in _versions_on_disk(tmp_path / "one") or not KINDS[kind].spec(first(kind), "rows").persistent
+
+
+def _versions_on_disk(folder: Path) -> set[int]:
+    found: set[int] = set()
+    for path in folder.glob("**/stores/*/*/"):
+        with RocksDBFiles(path, path.name) as files:
+            found.update(latest_version_in(value) for _, value in files.range())
+    return found

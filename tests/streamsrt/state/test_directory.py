@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -295,6 +296,7 @@ def test_process_id_is_kept_across_restarts(tmp_path: Path) -> None:
 
 HOLD = """
 import sys
+import threading
 from streamsrt.state.directory import StateDirectory
 with StateDirectory(sys.argv[1], "my-app") as directory:
     print(directory.process_id, flush=True)
@@ -449,3 +451,26 @@ def test_what_another_process_uses_is_not_cleaned_up(tmp_path: Path) -> None:
             assert directory.store_path("used", 0).exists()
             other.communicate("")
         assert directory.clean_obsolete(2**62, 0) == [("used", 0)]
+
+
+def test_processes_of_an_instance_look_at_files_one_after_the_other(tmp_path: Path) -> None:
+    looked: list[str] = []
+    begun = threading.Event()
+    with StateDirectory(tmp_path, "app") as parent, parent.alone():
+        one, two = (StateDirectory(tmp_path, "app", shared=True) for _ in range(2))
+
+        def second() -> None:
+            begun.set()
+            with two.alone():
+                looked.append("second")
+
+        with one.alone():
+            thread = threading.Thread(target=second)
+            thread.start()
+            assert begun.wait(10)
+            assert not looked, "it waits"
+            looked.append("first")
+        thread.join(10)
+        one.close()
+        two.close()
+    assert looked == ["first", "second"]

@@ -691,6 +691,30 @@ def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_grou
     assert (done.code, "has values of version 2" in done.out) == (12, True), "it must not be told to start the old one"
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_who_has_written_no_later_value_goes_back_with_its_state(
+    group_of_two: Scene, guarantee: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = group_of_two
+    scene.settings["processing.guarantee"] = guarantee
+    scene.start("a", "plain", 3)
+    two = scene.start("b", "plain", 3)
+    scene.wait_done()
+    two.close()
+    later = scene.start("b", "tagged", 4)
+    wait_until(lambda: active(later) == 1, "it has a task")
+    later.close()
+    # A classic group takes no former version beside it.
+    wait_until(lambda: scene.upgrade("abort", scene.version("plain")).code == 0, "it has left")
+    done = scene.upgrade("abort", scene.version("plain"), "--execute")
+    caplog.clear()
+    back = scene.start("b", "plain", int(done.out.partition("topology.epoch=")[2].split()[0]))
+    scene.write()
+    scene.wait_done()
+    assert back.state is State.RUNNING
+    assert not [each for each in caplog.messages if "the files are deleted" in each]
+
+
 def test_who_goes_back_alone_is_refused_before_its_first_record(group_of_two: Scene) -> None:
     scene = group_of_two
     later = scene.start("a", "tagged", 3)

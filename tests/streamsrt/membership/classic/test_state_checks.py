@@ -107,7 +107,7 @@ REFUSED = [
         kept(Store("A", version=2, upcast={1: Upcast(str, serde=serdes.integer)}), 1, serdes.json),
         "store 'A': another value_serde: give the new store another name",
     ),
-    (twice(0, 1, 2), twice(1, 1), "store 'A': its values have version 3, which version 2 can't read"),
+    (twice(0, 1, 2), twice(1, 1), "store 'A': its values get version 3, which version 2 can't read"),
     (through("in", "in-sums"), through("in-sums", "in", epoch=1), "repartition topic 'KSTREAM-REPARTITION-"),
     (
         repartitioned(),
