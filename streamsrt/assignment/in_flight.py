@@ -172,14 +172,14 @@ def detail_of_waiting(group_id: str, left: Unread, own: Unread) -> str:
 
 def is_version_again(group: Topology, older: Sequence[Topology], requested: Topology) -> bool:
     """Whether ``requested`` is one of the older versions, and not one that the group was rolled back from."""
-    return any(one.epoch == requested.epoch and one.has_same_metadata(requested) for one in older) and not is_sent_back(
+    return any(one.epoch == requested.epoch and one.is_same_version(requested) for one in older) and not is_sent_back(
         group, older, requested.epoch
     )
 
 
 def is_sent_back(group: Topology, older: Iterable[Topology], epoch: int) -> bool:
     """Whether the group runs the version before this one again."""
-    return epoch < group.epoch and any(one.epoch < epoch and one.has_same_metadata(group) for one in older)
+    return epoch < group.epoch and any(one.epoch < epoch and one.is_same_version(group) for one in older)
 
 
 def is_needed(newest: Topology, older: Sequence[Topology], unread: Unread, epochs: Collection[int], epoch: int) -> bool:

@@ -32,11 +32,13 @@ class Refusal(NamedTuple):
     is_same_topology: bool = False
 
 
-def same_epoch(group_id: str, epoch: int) -> Refusal:
-    """Refuses a topology that differs from the group's under the group's epoch."""
+def same_epoch(group_id: str, epoch: int, *, has_same_topics: bool = False) -> Refusal:
+    """Refuses a topology that differs from the group's under the group's epoch. ``has_same_topics``: only the steps
+    between topics and stores differ."""
+    how = ": topics and stores are equal, and the steps between them are not" if has_same_topics else ""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
-        f"The topology differs from the one of group {group_id}, though both have topology epoch {epoch}. Set "
+        f"The topology differs from the one of group {group_id}, though both have topology epoch {epoch}{how}. Set "
         f"topology.epoch to {epoch + 1} to update the group's topology.",
     )
 

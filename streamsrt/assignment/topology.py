@@ -68,13 +68,20 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The topology with its epoch; subtopologies sorted by id."""
+    """The topology with its epoch; subtopologies sorted by id. ``program``: what its members say of the operators between
+    the topics (``TOPOLOGY_DIGEST`` of :mod:`streamsrt.wire.client_tags`); empty if they say nothing, as Java's."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...]
+    program: str = ""
 
     def has_same_metadata(self, other: Topology) -> bool:
         return self.subtopologies == other.subtopologies
+
+    def is_same_version(self, other: Topology) -> bool:
+        """Whether both have the same topics, stores and operators, as far as both tell the latter."""
+        is_told = bool(self.program and other.program)
+        return self.has_same_metadata(other) and not (is_told and self.program != other.program)
 
     def topics(self) -> set[str]:
         """Names of all topics that tasks read or log to."""

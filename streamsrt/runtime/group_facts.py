@@ -93,13 +93,14 @@ class MemberFacts:
 class KnownVersion(NamedTuple):
     """A version that a group knows: its repartition topics, and whether the group was rolled back from it.
     ``has_taken_over``: False of the newest one while the version before it may still be started. ``is_same``: it has the
-    topology of the group, under an earlier epoch."""
+    topology of the group, under an earlier epoch. ``digest``: its start; empty if the group does not know it."""
 
     epoch: int
     repartition_topics: frozenset[str]
     is_sent_back: bool = False
     has_taken_over: bool = True
     is_same: bool = False
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,11 @@ class GroupFacts:
             return ""
         known = {"stream": "of Java's Kafka Streams", "faust": "of Faust"}
         return f"{counted(count, 'member')} {known.get(self.protocol, f'of another client (protocol {self.protocol})')}"
+
+    @property
+    def known_digest(self) -> str:
+        """The start of the digest of a streams group's own version; empty if the group does not tell it."""
+        return next((each.digest for each in self.versions if each.epoch == self.epoch), "")
 
     @property
     def task_ends(self) -> dict[Task, int]:
@@ -416,7 +422,9 @@ def _versions(described: _Described, repartition_topics: frozenset[str]) -> tupl
                 each["is_sent_back"],
                 # A broker of an earlier release does not say it.
                 each.get("has_taken_over", True),
-                each.get("is_same", False),
+                # Equal topics are not enough: the version after it may have other steps between the same ones.
+                each.get("is_same", False) and bool(each.get("digest")),
+                each.get("digest", ""),
             )
             for each in json.loads(told)
         )

@@ -54,14 +54,17 @@ def members_to_remove(facts: GroupFacts, former: Topology) -> list[MemberFacts]:
 def has_epoch_of(facts: GroupFacts, former: Topology) -> bool:
     """Whether the group's epoch already belongs to the former topology, as far as the group reports it.
 
-    A streams group reports topics only. The same topics with other steps between them count as the former topology if the
-    epoch was raised twice since: by the version that is rolled back, and by this rollback.
+    A streams group of Apache Kafka, or of an earlier broker, reports topics only. The same topics with other steps between
+    them count as the former topology there if the epoch was raised twice since: by the version that is rolled back, and by
+    this rollback.
     """
     if facts.epoch is None:
         return False
     newest = facts.with_epoch(facts.epoch)
     if newest:
         return any(runs(each, former) for each in newest)
+    if facts.known_digest:
+        return former.digest.startswith(facts.known_digest)
     metadata = topology_metadata(replace(former, epoch=facts.epoch), facts.name)
     if facts.topics is None:
         return facts.digest == topology_digest(metadata, digest_tag(former))

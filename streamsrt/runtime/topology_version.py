@@ -3,7 +3,7 @@
 1. The same topology epoch with another topology is refused: before the group is joined, so that the others do not
    notice, and again when it is joined and no task is open yet. Two versions that start at the same moment may each look
    before the other has joined, but not after both have. Apache Kafka compares topics and stores only; this check, and
-   the bundled broker, compare the whole structure, by its digest.
+   the bundled broker, compare the whole structure, by its digest. The broker also does while nobody runs that epoch.
 2. With another epoch, everything may change except the format of a store: the contents of a store of the same name must
    be readable, and a generated name or a side of a join must stand for the same, in the other members, too
    (:mod:`streamsrt.runtime.store_origins`). The coordinator decides which of two versions is the newer one. With a state

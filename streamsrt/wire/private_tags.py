@@ -15,5 +15,5 @@ REBALANCES_TAG = 10_001
 ``{"epoch", "at_ms", "reasons": [text], "moves": [text]}``."""
 
 VERSIONS_TAG = 10_002
-"""There too, where the group knows versions before its own: all that it knows, the newest first, as JSON: a list of
-``{"epoch", "repartition_topics": [name], "is_sent_back", "has_taken_over", "is_same"}``."""
+"""There too, where the group knows versions before its own, or the digest of its own: all that it knows, the newest first,
+as JSON: a list of ``{"epoch", "repartition_topics": [name], "is_sent_back", "has_taken_over", "is_same", "digest"}``."""

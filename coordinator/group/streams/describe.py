@@ -50,6 +50,7 @@ def described(
 ) -> Response.DescribedGroup:
     """Returns the group's entry in the response. Topology descriptions are never stored: the broker has no plug-in for
     it."""
+    tells_versions = bool(group.older) or (group.topology is not None and bool(group.topology.program))
     return Response.DescribedGroup(
         group_id=group.group_id,
         group_state=state_name(group, image),
@@ -59,7 +60,7 @@ def described(
         members=[_member(group, name) for name in sorted(group.members)],
         topology_description_status=DESCRIPTION_NOT_STORED if include_description else DESCRIPTION_NOT_REQUESTED,
         assignor_name=assignor_name(config.assignor_settings, group.topology),
-        unknown_tags={VERSIONS_TAG: encode_versions(group)} if group.older else None,
+        unknown_tags={VERSIONS_TAG: encode_versions(group)} if tells_versions else None,
     )
 
 

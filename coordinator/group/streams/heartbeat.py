@@ -41,6 +41,7 @@ from coordinator.group.streams.records import (
     current_record,
     member_record,
     member_tombstones,
+    program_record,
     taken_over_record,
     target_record,
     topology_record,
@@ -145,8 +146,9 @@ class _Heartbeat:
         self.effects: list[Effect] = []
         self.topology_updated = False
 
-    def decide(self, requested: Topology | None) -> GroupDecision:
-        admitted = self._admit()
+    def decide(self, sent: Topology | None) -> GroupDecision:
+        requested = None if sent is None else replace(sent, program=_program_of(_sent_tags(self.request)))
+        admitted = self._admit(requested)
         member, needs_bump = self._update_member(admitted, requested)
         statuses: list[tuple[StatusCode, str]] = []
         topology = self._take_topology(requested)
@@ -181,7 +183,7 @@ class _Heartbeat:
 
     # The member
 
-    def _admit(self) -> Member | None:
+    def _admit(self, requested: Topology | None) -> Member | None:
         """Returns the stored member, None if it is new."""
         request = self.request
         if not self.joins:
@@ -190,7 +192,7 @@ class _Heartbeat:
             return member
         owner = self.group.static_members.get(request.instance_id) if request.instance_id is not None else None
         if owner is not None and owner != request.member_id:
-            return self._replace_static_member(owner)
+            return self._replace_static_member(owner, requested)
         existing = self.group.members.get(request.member_id)
         if existing is None and len(self.group.members) >= self.max_size:
             raise Refused(
@@ -207,10 +209,13 @@ class _Heartbeat:
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
             )
 
-    def _replace_static_member(self, owner: str) -> Member:
+    def _replace_static_member(self, owner: str, requested: Topology | None) -> Member:
         request, group = self.request, self.group
         current = group.current[owner]
         if current.epoch != LEFT_FOR_A_WHILE and group.members[owner].classic is None:
+            if requested is not None and group.topology is not None and requested.epoch < group.topology.epoch:
+                # Whoever releases the id for it would see it refused.
+                self._check_older(requested, group.topology)
             raise Refused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "
@@ -252,7 +257,7 @@ class _Heartbeat:
             topology_epoch=topology.epoch,
             process_id=request.process_id or "",
             user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
-            client_tags=tuple(sorted((tag.key, tag.value) for tag in request.client_tags or ())),
+            client_tags=_sent_tags(request),
             classic=self.side,
         )
 
@@ -270,7 +275,7 @@ class _Heartbeat:
         if request.user_endpoint is not None:
             changes["user_endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
         if request.client_tags is not None:
-            changes["client_tags"] = tuple(sorted((tag.key, tag.value) for tag in request.client_tags))
+            changes["client_tags"] = _sent_tags(request)
         if context.client_id != stored.client_id or context.client_host != stored.client_host:
             changes |= {"client_id": context.client_id, "client_host": context.client_host}
         if self.side is not None:
@@ -285,33 +290,34 @@ class _Heartbeat:
         if known is None:
             return self._write_topology(requested)
         if requested.epoch == known.epoch:
-            if not requested.has_same_metadata(known):
-                raise Refused(*same_epoch(self.group.group_id, known.epoch))
-            self._check_digest(known)
-            return known
+            self._check_same(requested, known)
+            if requested.program and not known.program:
+                self._write(program_record(self.group, requested.program))
+            return self.group.topology or known
         if requested.epoch < known.epoch:
-            if may_return(self.before, self.request.member_id, requested) or reads_the_rest(
-                self.before, requested, self.context
-            ):
-                return known
-            raise Refused(
-                *epoch_behind(
-                    self.group.group_id, requested.epoch, known.epoch, is_same=requested.has_same_metadata(known)
-                )
-            )
+            self._check_older(requested, known)
+            return known
         if requested.epoch > known.epoch + 1:
             raise Refused(*epoch_too_far_ahead(self.group.group_id, requested.epoch, known.epoch))
         return self._write_topology(requested)
 
-    def _check_digest(self, known: Topology) -> None:
-        """Refuses a member with the same topics and stores as the present members, but other steps between them.
+    def _check_older(self, requested: Topology, known: Topology) -> None:
+        """Refuses a member with an earlier epoch, unless its version may go on."""
+        name = self.request.member_id
+        if not may_return(self.before, name, requested) and not reads_the_rest(self.before, requested, self.context):
+            is_same = requested.is_same_version(known)
+            raise Refused(*epoch_behind(self.group.group_id, requested.epoch, known.epoch, is_same=is_same))
+
+    def _check_same(self, requested: Topology, known: Topology) -> None:
+        """Refuses a member with another version under the group's epoch, even if topics and stores are the same.
 
         Only here is it certain that of two versions that start at the same moment one is refused.
         """
-        request = self.request
-        mine = next((tag.value for tag in request.client_tags or () if tag.key == TOPOLOGY_DIGEST), None)
-        for name, member in self.group.members.items() if mine is not None else ():
-            theirs = dict(member.client_tags).get(TOPOLOGY_DIGEST, mine)
+        if not requested.has_same_metadata(known):
+            raise Refused(*same_epoch(self.group.group_id, known.epoch))
+        request, mine = self.request, requested.program
+        for name, member in self.group.members.items() if mine else ():
+            theirs = _program_of(member.client_tags) or mine
             if name != request.member_id and member.topology_epoch == known.epoch and theirs != mine:
                 raise Refused(
                     ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
@@ -319,11 +325,13 @@ class _Heartbeat:
                     f"{known.epoch}, with equal topics and stores but other steps between them. Set topology.epoch to "
                     f"{known.epoch + 1} to update the group's topology.",
                 )
+        if not requested.is_same_version(known):
+            raise Refused(*same_epoch(self.group.group_id, known.epoch, has_same_topics=True))
 
     def _write_topology(self, requested: Topology) -> Topology:
         assert self.request.topology is not None
         older = remembered(self.group, requested, self.context)
-        self._write(topology_record(self.group.group_id, self.request.topology, older))
+        self._write(topology_record(self.group.group_id, self.request.topology, older, requested.program))
         self.topology_updated = True
         assert self.group.topology is not None
         return self.group.topology
@@ -600,6 +608,15 @@ def assign_after_delay(
             group, configurations, config, group.soft.task_offsets, group.soft.unread, now_ms=now_ms
         )
     return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, soft),))
+
+
+def _sent_tags(request: StreamsGroupHeartbeatRequest) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((tag.key, tag.value) for tag in request.client_tags or ()))
+
+
+def _program_of(client_tags: tuple[tuple[str, str], ...]) -> str:
+    """What a member with these tags says of its operators; empty if it says nothing."""
+    return dict(client_tags).get(TOPOLOGY_DIGEST, "")
 
 
 def _assignor_view(member: Member) -> tuple[object, ...]:

@@ -55,7 +55,7 @@ def remembered(group: StreamsGroup, newest: Topology, context: RequestContext) -
         return known
     unread = {topic for topic, _ in unread_of(group.group_id, newest, known, context)}
     reading = {one.epoch for one in known if unread & repartition_topics(one)}
-    return tuple(one for one in known if one.epoch in run | reading or (reading and one.has_same_metadata(newest)))
+    return tuple(one for one in known if one.epoch in run | reading or (reading and one.is_same_version(newest)))
 
 
 def encode_versions(group: StreamsGroup) -> bytes:
@@ -66,7 +66,8 @@ def encode_versions(group: StreamsGroup) -> bytes:
             "repartition_topics": sorted(repartition_topics(one)),
             "is_sent_back": one is not group.topology and is_sent_back(group.topology, group.older, one.epoch),
             "has_taken_over": one is not group.topology or group.has_taken_over,
-            "is_same": one is not group.topology and one.has_same_metadata(group.topology),
+            "is_same": one is not group.topology and one.is_same_version(group.topology),
+            "digest": one.program,
         }
         for one in group.topologies()
         if group.topology is not None

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from coordinator.group.streams.state import CLASSIC_TAG, OLDER_TAG, TAKEN_OVER_TAG, Member, StreamsGroup, classic_tag
+from coordinator.group.streams.state import (
+    CLASSIC_TAG,
+    OLDER_TAG,
+    PROGRAM_TAG,
+    TAKEN_OVER_TAG,
+    Member,
+    StreamsGroup,
+    classic_tag,
+)
 from coordinator.group.values import GroupRecord
 from coordinator.machine.values import CoordinatorRecord
 from streamsrt.assignment.reconcile import Current
@@ -51,12 +60,12 @@ def epoch_record(group: StreamsGroup) -> GroupRecord:
 
 
 def topology_record(
-    group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topology, older: Sequence[Topology] = ()
+    group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topology, older: Sequence[Topology] = (), program: str = ""
 ) -> GroupRecord:
     """Returns the record of a member's topology, in the member's order. ``older``: those that members still run, newest
-    first."""
+    first. ``program``: what the member says of the operators."""
     written = types.StreamsGroupTopologyValue(
-        epoch=wire.epoch, subtopologies=list(map(_as_sent, wire.subtopologies)), unknown_tags=_older_tag(older)
+        epoch=wire.epoch, subtopologies=list(map(_as_sent, wire.subtopologies)), unknown_tags=_tags(older, program)
     )
     return CoordinatorRecord(types.StreamsGroupTopologyKey(group_id=group_id), written)
 
@@ -64,23 +73,35 @@ def topology_record(
 def taken_over_record(group: StreamsGroup) -> GroupRecord:
     """Returns the record of the group's topology once it has taken over."""
     assert group.topology is not None
-    written = types.StreamsGroupTopologyValue(
-        epoch=group.topology.epoch,
-        subtopologies=list(map(_as_known, group.topology.subtopologies)),
-        unknown_tags={**(_older_tag(group.older) or {}), TAKEN_OVER_TAG: b""},
-    )
+    return _known_record(group, group.topology, has_taken_over=True)
+
+
+def program_record(group: StreamsGroup, program: str) -> GroupRecord:
+    """Returns the record of the group's topology with what the first member that tells it says of its operators."""
+    assert group.topology is not None
+    return _known_record(group, replace(group.topology, program=program), has_taken_over=group.has_taken_over)
+
+
+def _known_record(group: StreamsGroup, topology: Topology, *, has_taken_over: bool) -> GroupRecord:
+    written = _known_value(topology, group.older)
+    if has_taken_over:
+        written.unknown_tags = {**(written.unknown_tags or {}), TAKEN_OVER_TAG: b""}
     return CoordinatorRecord(types.StreamsGroupTopologyKey(group_id=group.group_id), written)
 
 
-def _older_tag(older: Sequence[Topology]) -> dict[int, bytes] | None:
-    if not older:
-        return None
-    written = types.StreamsGroupTopologyValue(
-        epoch=older[0].epoch,
-        subtopologies=list(map(_as_known, older[0].subtopologies)),
-        unknown_tags=_older_tag(older[1:]),
+def _known_value(topology: Topology, older: Sequence[Topology]) -> types.StreamsGroupTopologyValue:
+    return types.StreamsGroupTopologyValue(
+        epoch=topology.epoch,
+        subtopologies=list(map(_as_known, topology.subtopologies)),
+        unknown_tags=_tags(older, topology.program),
     )
-    return {OLDER_TAG: encode_record_value(written)}
+
+
+def _tags(older: Sequence[Topology], program: str) -> dict[int, bytes] | None:
+    tags = {OLDER_TAG: encode_record_value(_known_value(older[0], older[1:]))} if older else {}
+    if program:
+        tags[PROGRAM_TAG] = program.encode()
+    return tags or None
 
 
 def _as_sent(part: types.StreamsGroupHeartbeatRequest.Subtopology) -> types.StreamsGroupTopologyValue.Subtopology:

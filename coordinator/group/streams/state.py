@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from coordinator.group.builder import GroupBuilder
@@ -31,6 +31,9 @@ OLDER_TAG = 10_000
 with the tag for the one before that. Apache Kafka forgets it with the update."""
 TAKEN_OVER_TAG = 10_001
 """The tag of a topology's record if this version has taken over: only members with it have run for a session timeout."""
+PROGRAM_TAG = 10_002
+"""The tag of a topology's record with what its members say of the steps between topics and stores
+(:attr:`~streamsrt.assignment.topology.Topology.program`), as UTF-8 text. Apache Kafka compares topics and stores only."""
 
 
 class Endpoint(NamedTuple):
@@ -190,7 +193,7 @@ class StreamsGroupBuilder(GroupBuilder[StreamsGroup]):
         }
 
     def set_topology(self, value: types.StreamsGroupTopologyValue | None) -> None:
-        self._fields["topology"] = None if value is None else topology_of(value)
+        self._fields["topology"] = None if value is None else _topology(value)
         self._fields["older"] = () if value is None else tuple(_older(value))
         self._fields["has_taken_over"] = bool(
             value is not None and value.unknown_tags and TAKEN_OVER_TAG in value.unknown_tags
@@ -220,7 +223,12 @@ class StreamsGroupBuilder(GroupBuilder[StreamsGroup]):
 def _older(value: types.StreamsGroupTopologyValue) -> Iterator[Topology]:
     while value.unknown_tags and OLDER_TAG in value.unknown_tags:
         value = decode_record_value(types.StreamsGroupTopologyValue, value.unknown_tags[OLDER_TAG])
-        yield topology_of(value)
+        yield _topology(value)
+
+
+def _topology(value: types.StreamsGroupTopologyValue) -> Topology:
+    program = (value.unknown_tags or {}).get(PROGRAM_TAG, b"")
+    return replace(topology_of(value), program=bytes(program).decode())
 
 
 def _active(current: Current) -> frozenset[TaskId]:

@@ -83,6 +83,7 @@ def _why_not(facts: GroupFacts, agreed: AgreedPlan, plan: Path) -> str:
             f"{again}"
         )
     others = {each.digest for each in facts.with_epoch(facts.epoch) if each.digest is not None}
+    others |= {facts.known_digest} - {""}
     if others and not any(agreed.digest.startswith(each) for each in others):
         return f"group {facts.name} runs another version with topology epoch {facts.epoch} already: {again}"
     return ""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from streamsrt.runtime.group_facts import GroupFacts, MemberFacts
+from dataclasses import replace
+
+from streamsrt.membership.topology_metadata import topology_metadata
+from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, part_topics
 from streamsrt.runtime.rollback import has_epoch_of, members_to_remove
 from topology import StreamsBuilder
 from topology.graph.topology import Topology
@@ -52,3 +55,19 @@ def test_the_epoch_is_raised_once() -> None:
     assert has_epoch_of(group(5, member("old", 5, OLD), member("new", 4, NEW)), OLD)
     assert not has_epoch_of(group(5, member("old", 3, OLD), member("newer", 5, NEW)), OLD)
     assert not has_epoch_of(group(None), OLD)
+
+
+def test_a_streams_group_that_nobody_runs_says_whose_epoch_it_is() -> None:
+    parts = topology_metadata(OLD, "app").subtopologies
+    facts = GroupFacts(
+        name="app",
+        kind="streams",
+        state="Stable",
+        epoch=2,
+        members=(member("old", 0, OLD),),
+        topics=frozenset(map(part_topics, parts)),
+    )
+    assert has_epoch_of(facts, OLD), "raised twice, as far as topics tell"
+    for topology in (OLD, NEW):
+        told = KnownVersion(2, frozenset(), digest=topology.digest[:16])
+        assert has_epoch_of(replace(facts, versions=(told,)), OLD) is (topology is OLD)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import json
 import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -17,10 +18,13 @@ from streamsrt.assignment.refused_update import rolled_back
 from streamsrt.assignment.value_versions import ValueVersion
 from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.cli.upgrade.status import UNDER_WAY, UNKNOWN, exit_code, summary
+from streamsrt.client.interface import Administering
 from streamsrt.runtime.failing_version import advice_to_failing
-from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
+from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task, facts_of
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
 from streamsrt.runtime.way_back import FormerVersion, former_version, only_later_topics, topics_of_later, way_back
+from streamsrt.wire.private_tags import VERSIONS_TAG
+from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 NONE: frozenset[Task] = frozenset()
 
@@ -529,6 +533,33 @@ def test_a_version_that_was_sent_back_counts_no_more() -> None:
     facts = group(member("0", 0), member("2", 2), epoch=2, versions=versions)
     former = FormerVersion(0, facts.with_epoch(0), facts.with_epoch(2))
     assert only_later_topics(facts, former) == topics_of_later(facts, 0, own, ()) == later
+
+
+@pytest.mark.parametrize(
+    ("newest", "is_same", "is_back"),
+    [
+        ({"digest": "new"}, False, False),
+        ({"digest": "old"}, True, True),
+        # Of a broker of an earlier release, which compares topics.
+        ({}, True, False),
+    ],
+)
+def test_equal_topics_alone_do_not_tell_a_rollback(newest: dict[str, str], is_same: bool, is_back: bool) -> None:
+    known: dict[str, Any] = {"repartition_topics": [], "is_sent_back": False, "has_taken_over": False}
+    digest = {"digest": "old"} if newest else {}
+    told = [{"epoch": 1, "is_same": False, **newest}, {"epoch": 0, "is_same": is_same, **digest}]
+    described = StreamsGroupDescribeResponse.DescribedGroup(
+        group_id="app",
+        group_state="Stable",
+        topology=StreamsGroupDescribeResponse.Topology(epoch=1, subtopologies=[]),
+        members=[],
+        unknown_tags={VERSIONS_TAG: json.dumps([{**known, **each} for each in told]).encode()},
+    )
+    facts = facts_of(cast("Administering", None), described)
+    found = status(replace(facts, members=(member("a", 0, ("s", 0)),)))
+    (advice,) = found.advice
+    assert advice.startswith("the group was rolled back" if is_back else "no instance runs topology epoch 1, and")
+    assert (ABORT in advice) is not is_back
 
 
 def test_a_version_that_fails_says_first_that_the_old_instances_go_on() -> None:

@@ -546,6 +546,29 @@ def test_a_version_that_joins_after_the_rollback_of_a_classic_group_is_refused(c
     send_back_what_has_not_joined(classic_group)
 
 
+def test_a_version_with_other_steps_only_is_told_from_the_former_one(streams_group: Scene) -> None:
+    scene = streams_group
+    scene.start("a", "first", 3)
+    scene.wait_done()
+    new = scene.start("b", "failing", 4)
+    wait_until(lambda: active(new) == 1, "the new version has its share")
+    new.close()
+    wait_until(lambda: status_now(scene)["phase"] == "no new member", "the group is settled")
+    (advice,) = status_now(scene)["advice"]
+    assert advice.startswith(
+        "no instance runs topology epoch 4, and instances with epoch 3 run everything: roll back with streamsrt upgrade "
+        f"abort OLD --group {scene.app}"
+    )
+    done = scene.upgrade("abort", scene.version("first"), "--execute", "--json")
+    assert (done.code, done.rows[0]["topology_epoch"]) == (0, 5)
+    (advice,) = status_now(scene)["advice"]
+    assert advice.startswith("the group was rolled back, and no instance runs topology epoch 5 yet")
+    with pytest.raises(UserError, match=r"both have topology epoch 5: topics and stores are equal, and the steps"):
+        scene.made("c", "failing", 5).run()
+    back = scene.start("d", "first", 5)
+    wait_until(lambda: active(back) == 1, "who comes back gets a share")
+
+
 def test_nobody_is_removed_where_nobody_would_take_the_tasks(streams_group: Scene) -> None:
     scene = streams_group
     scene.start("b", "second", 4)

@@ -329,6 +329,19 @@ def test_a_classic_member_that_does_not_fit_a_streams_group(
     assert set(streams_group(scene).members) == {"X"}
 
 
+def test_a_converted_group_knows_the_program_of_its_version() -> None:
+    scene = scene_with()
+    tags = {TOPOLOGY_DIGEST: "this"}
+    a = Own(scene, "A", topology=topology(3), tags=tags)
+    goes_on(scene, a)
+    x = streams(scene, "X", client_tags=[Beat.KeyValue(key=key, value=value) for key, value in tags.items()])
+    b = Own(scene, "B", topology=topology(3), tags=tags)
+    goes_on(scene, a, b, x)
+    known = streams_group(scene).topology
+    assert known is not None
+    assert known.program == "this"
+
+
 def test_standby_tasks_are_held_in_their_role() -> None:
     scene = scene_with(**{"group.streams.num.standby.replicas": "1"})
     stateful = topology(3, "0: source=in changelog=log")
