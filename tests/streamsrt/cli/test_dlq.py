@@ -16,6 +16,7 @@ from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
 from streamsrt.errors import TopologyMismatchError
+from streamsrt.membership.errors import StreamsInvalidTopologyEpochError
 from streamsrt.operators.engine.handlers import ErrorContext, dead_letter
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
@@ -222,7 +223,9 @@ def test_the_one_that_is_ended_says_who_ended_it(shop: Shop, monkeypatch: pytest
     assert shop.waiting() == []
 
 
-def test_a_mend_that_changes_a_serde_needs_an_epoch_or_a_new_state_directory(shop: Shop, tmp_path: Path) -> None:
+def test_a_mend_that_changes_a_serde_needs_an_epoch_or_in_a_classic_group_a_new_state_directory(
+    shop: Shop, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     shop.produce(["a=1", "b=2"])
 
     def run(serde: serdes.Serde[Any], **settings: Any) -> None:
@@ -247,7 +250,12 @@ def test_a_mend_that_changes_a_serde_needs_an_epoch_or_a_new_state_directory(sho
     run(serdes.string, **{"topology.epoch": 1})
     assert shop.totals() == {"a": 1, "b": 2}
     shop.produce(["c=3"])
-    run(serdes.json, **{"state.dir": tmp_path / "new", "topology.epoch": 1})
+    epoch = 1
+    if "bundled" in request.node.callspec.id:
+        with pytest.raises(StreamsInvalidTopologyEpochError, match=r"Set topology\.epoch to 2"):
+            run(serdes.json, **{"state.dir": tmp_path / "new", "topology.epoch": 1})
+        epoch = 2
+    run(serdes.json, **{"state.dir": tmp_path / "new", "topology.epoch": epoch})
     assert shop.totals() == {"a": 1, "b": 2, "c": 3}
 
 
