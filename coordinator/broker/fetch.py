@@ -120,16 +120,17 @@ async def _wait(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + message.max_wait_ms / 1000
     is_over = message.max_wait_ms <= 0
-    while True:
+    while not is_over:
         wanted = _wanted(broker, message, by_id=by_id)
         # What is appended while many partitions are looked at wakes it, too.
         with broker.purgatory.watch(wanted) as watch:
             if found is None or broker.purgatory.round != looked:
                 found = await _found_now(broker, message, by_id=by_id)
-                if is_over or found.is_enough(message):
+                if found.is_enough(message):
                     return found.answer
             is_over = await _is_over(message, found, wanted, watch, deadline)
         found = None
+    return (await _found_now(broker, message, by_id=by_id)).answer
 
 
 async def _found_now(broker: Broker, message: FetchRequest, *, by_id: bool) -> _Found:

@@ -103,7 +103,8 @@ class _Queue:
             return timestamps
         latest = _AT_ONCE
         behind = columns.timestamps[start : start + _UNORDERED_RECORDS]
-        lowest = list(accumulate(reversed(behind), min))[::-1]
+        is_one = len(timestamps) == 1
+        lowest = [min(behind)] if is_one else list(accumulate(reversed(behind), min))[::-1]
         for index, timestamp in enumerate(timestamps):
             if timestamp > max(latest, lowest[index]) and self._is_unreadable(columns, start + index):
                 timestamps[index] = _AT_ONCE

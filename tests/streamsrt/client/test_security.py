@@ -296,16 +296,23 @@ def test_a_tls_client_on_a_plain_port_is_told_to_check_the_protocol(
 # --------------------------------------------------------------------------------------------------------- Apache Kafka
 
 
+def with_logins(port: int) -> dict[str, str]:
+    """The settings of a broker with another listener, at which a user logs in."""
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="lovelace";'
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{{port}},SASL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{{controller_port}}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "listener.name.sasl.plain.sasl.jaas.config": login,
+    }
+
+
 @pytest.mark.kafka
 def test_apache_kafka_with_plain_and_scram(tmp_path: Path, connect: Connect) -> None:
     require_kafka()
     (sasl_port,) = free_ports(1)
-    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="lovelace";'
     settings = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{{port}},SASL://127.0.0.1:{sasl_port},CONTROLLER://127.0.0.1:{{controller_port}}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        **with_logins(sasl_port),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-        "listener.name.sasl.plain.sasl.jaas.config": login,
         "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
@@ -335,12 +342,9 @@ def test_apache_kafka_closes_no_connection_whose_session_would_end(
 ) -> None:
     require_kafka()
     (sasl_port,) = free_ports(1)
-    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="lovelace";'
     settings = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{{port}},SASL://127.0.0.1:{sasl_port},CONTROLLER://127.0.0.1:{{controller_port}}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        **with_logins(sasl_port),
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": login,
         "listener.name.sasl.plain.connections.max.reauth.ms": "2000",
     }
     server = KafkaServer(tmp_path, settings)
