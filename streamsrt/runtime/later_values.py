@@ -23,18 +23,16 @@ from streamsrt.client.reading import columns_of, ends_of, read_range, starts_of
 from streamsrt.client.values import CallAbandonedError, TopicPartition
 from streamsrt.errors import StoreCorruptedError, TopologyMismatchError
 from streamsrt.runtime.topology_version import LocalVersion
-from streamsrt.runtime.written_values import newer_values_written
+from streamsrt.runtime.written_values import ENDS_RECORDS, newer_values_written
 from streamsrt.state.deletion import lock_of_store
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb_files import RocksDBFiles
 from topology.graph.nodes import StoreSpec, internal_topic_name
 from topology.graph.topology import Topology
-from topology.spec.row_versions import MAGIC, latest_version_in
+from topology.spec.row_versions import latest_version_in
 
 logger = logging.getLogger(__name__)
 
-LOOKED_AT = 1_000
-"""Records of each partition of a changelog, as in a rollback."""
 _PATIENCE_S = 1.0
 _ROWS_AT_ONCE = 10_000
 _UNKNOWN = -1
@@ -121,10 +119,9 @@ class _Settling:
     def _latest_in(self, files: RocksDBFiles, spec: StoreSpec) -> int:
         latest = 1
         for number, (_, value) in enumerate(files.range()):
-            if MAGIC in value:
-                latest = max(latest, latest_version_in(value))
-                if latest > spec.version:
-                    break
+            latest = max(latest, latest_version_in(value))
+            if latest > spec.version:
+                break
             if number % _ROWS_AT_ONCE == 0:
                 self._check_goes_on()
         return latest
@@ -151,14 +148,14 @@ class _Settling:
             self._check_goes_on()
             for fetched in read_range(self._network, {tp: at}, {tp: end}, apart=True, timeout_s=_PATIENCE_S):
                 values = [value for columns in columns_of(fetched) for value in columns.values if value is not None]
-                latest = max([latest, *(latest_version_in(value) for value in values if MAGIC in value)])
+                latest = max([latest, *map(latest_version_in, values)])
                 at = fetched.next_offset
         return latest
 
     def in_ends(self, topology: Topology, names: dict[str, StoreSpec]) -> Iterator[str]:
         """Why stores of which nothing is on disk can't be restored, as far as the ends of their changelogs tell."""
         for each in newer_values_written(
-            self._network, self._application_id, topology, records=LOOKED_AT, at_start=True
+            self._network, self._application_id, topology, records=ENDS_RECORDS, at_start=True
         ):
             if each.spec.kept_as in names:
                 yield _no_way_back(each.spec, each.topic, each.version)

@@ -29,7 +29,7 @@ from streamsrt.runtime.group_facts import (
     unread_records,
     with_left,
 )
-from streamsrt.runtime.written_values import LatestVersions
+from streamsrt.runtime.written_values import ENDS_RECORDS, LatestVersions
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,6 @@ Obstacle: TypeAlias = Literal["values", "nobody", "records"]
 """``values``: a later version has written values that the former one can't read. ``nobody``: no instance of the former
 version runs, or none says that it does. ``records``: only the later version reads records that are in flight."""
 
-LOOKED_AT = 1_000
-"""Records at the end of each partition of a changelog."""
 PATIENCE_S = 5.0
 _PLAIN = ValueVersion(1)
 
@@ -136,7 +134,7 @@ class WayBack:
     def __init__(self, network: NetworkThread, *, patience_s: float = PATIENCE_S) -> None:
         self._network = network
         self._patience_s = patience_s
-        self._values = LatestVersions(network, records=LOOKED_AT)
+        self._values = LatestVersions(network, records=ENDS_RECORDS)
 
     def group(self, name: str) -> GroupFacts:
         """Returns the present state of the group, with all unread records. Raises ConfigError if it does not exist,
@@ -153,7 +151,7 @@ class WayBack:
             # What the version before reads is not known.
             return replace(facts, later_values=self._later_values(facts, FormerVersion(-1, (), ())))
         if former is None:
-            self._values = LatestVersions(self._network, records=LOOKED_AT)
+            self._values = LatestVersions(self._network, records=ENDS_RECORDS)
             return facts
         topics = only_later_topics(facts, former)
         unread = unread_records(self._network.admin, facts.name, topics, committed) if topics else {}

@@ -23,6 +23,8 @@ from topology.graph.nodes import StoreSpec, internal_topic_name
 from topology.graph.topology import Topology
 from topology.spec.row_versions import latest_version_in
 
+ENDS_RECORDS = 1_000
+"""So many records of each partition tell whether there is a way back."""
 _PATIENCE_S = 5.0
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from streamsrt.client.network import NetworkThread
-from streamsrt.runtime.written_values import NewerValues, newer_values_written
+from streamsrt.runtime.written_values import ENDS_RECORDS, NewerValues, newer_values_written
 from topology.graph.topology import Topology
-
-LOOKED_AT = 1_000
 
 
 def unreadable_stores(network: NetworkThread, group: str, former: Topology) -> list[str]:
     """A sentence for each store whose values ``former`` can't read."""
-    return [_said(each) for each in newer_values_written(network, group, former, records=LOOKED_AT)]
+    return [_said(each) for each in newer_values_written(network, group, former, records=ENDS_RECORDS)]
 
 
 def _said(found: NewerValues) -> str:
