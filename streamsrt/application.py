@@ -20,6 +20,7 @@ from typing import Any
 import topology as topology_package
 from streamsrt import errors
 from streamsrt.errors import ConfigError, StreamsError
+from streamsrt.wording import error_text
 from topology import TopologyError
 from topology.graph.topology import Topology
 
@@ -143,9 +144,7 @@ def _imported(module: str, name: str) -> ModuleType:
         where = f"{error.filename}:{error.lineno}" if error.filename else f"module {module!r}"
         raise ConfigError(f"{where}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"module {module!r} can't be imported: {type(error).__name__}: {error} ({_line(error)})"
-        ) from error
+        raise ConfigError(f"module {module!r} can't be imported: {error_text(error)} ({_line(error)})") from error
 
 
 def _called(make: Callable[[], object], name: str) -> object:
@@ -154,7 +153,7 @@ def _called(make: Callable[[], object], name: str) -> object:
     except (StreamsError, TopologyError):
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{name}() raised {type(error).__name__}: {error} ({_line(error)})") from error
+        raise ConfigError(f"{name}() raised {error_text(error)} ({_line(error)})") from error
 
 
 def _line(error: BaseException) -> str:

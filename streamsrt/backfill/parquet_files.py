@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.odd_times import check_calendar, notes_on
-from streamsrt.wording import counted, time_text
+from streamsrt.wording import counted, error_text, time_text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -160,7 +160,7 @@ def unreadable(path: Path | str, error: object, advice: str = BRING_BACK) -> Arc
     if isinstance(error, OSError) and error.errno:
         said = os.strerror(error.errno)
     else:
-        said = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
+        said = error_text(error) if isinstance(error, Exception) else str(error)
     if _WRONG_CHECKSUM in said:
         said = "it is damaged: a page does not have the checksum that was written with it"
     return ArchiveError(f"{path} can't be read ({' '.join(said.split())}). {advice}")

@@ -18,6 +18,7 @@ from streamsrt.errors import BrokerError, ConfigError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.schema import Message, Request
+from streamsrt.wording import error_text
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
@@ -122,7 +123,7 @@ async def _next_step(
     try:
         return await authenticator.step(answer)
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        said = error_text(error)
         raise AuthenticationError(f"{host}: SASL {config.sasl_mechanism} failed: {said}.") from error
 
 

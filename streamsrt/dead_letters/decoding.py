@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 from streamsrt.config import named_serde
+from streamsrt.wording import error_text
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations.traits import Code, ResultsPerRecord, traits_of
 from topology.graph.topology import Topology
@@ -74,7 +75,7 @@ def shown(topic: str, data: bytes | None, decode: Decode) -> object:
     try:
         return decode(topic, data)
     except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
-        return f"{as_text(topic, data)} (not decoded: {type(error).__name__}: {error})"
+        return f"{as_text(topic, data)} (not decoded: {error_text(error)})"
 
 
 class SecondTime(NamedTuple):

@@ -41,6 +41,7 @@ from streamsrt.operators.engine.environment import Environment, why_skipped
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.kinds.user_processors import Context
 from streamsrt.wire.records import Headers
+from streamsrt.wording import error_text
 from topology.spec.processor import ProcessorContext, Record, RecordMetadata
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class Worker:
         if row is None:
             node.fail(
                 ProcessingError(
-                    f"agent {node.agent.name} ({line_of(node.agent.fun)}) raised {type(error).__name__}: {error} before it "
+                    f"agent {node.agent.name} ({line_of(node.agent.fun)}) raised {error_text(error)} before it "
                     "took a record, so it would do so again"
                 )
             )
@@ -230,7 +231,7 @@ class Worker:
             for each in (*self.held, row):
                 if node.crashes:
                     raise ProcessingError(
-                        f"agent {node.agent.name} ({line_of(node.agent.fun)}) raised {type(error).__name__}: {error} at "
+                        f"agent {node.agent.name} ({line_of(node.agent.fun)}) raised {error_text(error)} at "
                         f"{row.metadata.topic}-{row.metadata.partition} offset {row.metadata.offset}, and its supervisor is "
                         "CrashingSupervisor"
                     ) from error

@@ -28,6 +28,7 @@ from streamsrt.faust.host import SENDER, Host
 from streamsrt.faust.lifecycle import own_hooks
 from streamsrt.faust.locations import line_of, written
 from streamsrt.faust.options import given_options
+from streamsrt.wording import error_text
 
 if TYPE_CHECKING:
     import faust
@@ -185,7 +186,7 @@ class Background:
             self.fail(error)
         except Exception as error:
             logger.exception("%s raised", what)
-            self._failure = ProcessingError(f"{what} raised {type(error).__name__}: {error}")
+            self._failure = ProcessingError(f"{what} raised {error_text(error)}")
             self._failure.__cause__ = error
 
     async def _start_services(self) -> None:

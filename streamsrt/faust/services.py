@@ -16,6 +16,7 @@ from faust.agents.agent import Agent
 from streamsrt.errors import ProcessingError
 from streamsrt.faust.background import Background
 from streamsrt.faust.names import REFUSED, SERVICE_METHODS
+from streamsrt.wording import error_text
 
 if TYPE_CHECKING:
     import faust
@@ -68,7 +69,7 @@ class BoundServices:
         self._refuse(f"{method}() of {what}", REFUSED[Agent][method])
 
     async def _crash(self, reason: BaseException) -> None:
-        failure = ProcessingError(f"app.crash() was called: {type(reason).__name__}: {reason}")
+        failure = ProcessingError(f"app.crash() was called: {error_text(reason)}")
         failure.__cause__ = reason
         self._background.fail(failure)
         self._keep_iterating()

@@ -16,6 +16,7 @@ from streamsrt.faust.locations import line_of
 from streamsrt.faust.names import reachable
 from streamsrt.faust.reading import called
 from streamsrt.faust.streams import Chain, Silent
+from streamsrt.wording import error_text
 
 if TYPE_CHECKING:
     import faust
@@ -77,7 +78,7 @@ async def _tried(agent: faust.Agent, location: str) -> Chain:
     except StreamsError:
         raise
     except Exception as error:
-        raise UserError(f"{location} raised {type(error).__name__}: {error} before it asked for a record") from error
+        raise UserError(f"{location} raised {error_text(error)} before it asked for a record") from error
     finally:
         for each in (beginning, waiting):
             each.cancel()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from streamsrt.errors import UserError
 from streamsrt.faust.rows import ReadableRows
 from streamsrt.faust.unwritable import UnwritableKeyError, named_with_line
+from streamsrt.wording import error_text
 
 if TYPE_CHECKING:
     import faust
@@ -71,7 +72,7 @@ def reading(table: faust.Table, decode: Callable[[bytes], object]) -> Callable[[
         try:
             return decode(raw)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}, in {raw[:80]!r}"
+            reason = f"{error_text(error)}, in {raw[:80]!r}"
             raise UnreadableRowError(named_with_line(table), reason) from error
 
     return read

@@ -14,6 +14,7 @@ from faust.serializers.codecs import get_codec
 
 from streamsrt.faust.codecs import TABLES
 from streamsrt.faust.locations import assigned_at, caller, made_at
+from streamsrt.wording import error_text
 
 if TYPE_CHECKING:
     import faust
@@ -41,7 +42,7 @@ def writing_keys(
         try:
             raw = prepare(key)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = error_text(error)
             raise UnwritableKeyError(_message(table, key, reason)) from error
         if isinstance(raw, bytes):
             return raw

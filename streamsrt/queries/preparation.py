@@ -34,6 +34,7 @@ from streamsrt.queries.values import (
     WindowRangeQuery,
 )
 from streamsrt.state.store import after_prefix
+from streamsrt.wording import error_text
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import StoreKind, in_words, kind_of
 from topology.spec.row_versions import UpcastError
@@ -146,7 +147,7 @@ def _explained(store: str, convert: Convert) -> Convert:
         except Exception as error:
             raise UnreadableStoreRowError(
                 f"store {store!r}: the row with the key {raw.key!r} can't be read by the store's serdes: "
-                f"{type(error).__name__}: {error}. Give the store serdes that read what was written, or query the other "
+                f"{error_text(error)}. Give the store serdes that read what was written, or query the other "
                 "rows by key or in ranges without it"
             ) from error
 

@@ -19,6 +19,7 @@ from streamsrt.membership.values import Endpoint, TopicPartition
 from streamsrt.queries.errors import StreamsRebalancingError, UnknownStateStoreError
 from streamsrt.queries.values import HostInfo, Key, KeyQueryMetadata, Partitioner, StreamsMetadata
 from streamsrt.wire.murmur2 import partition_for_key
+from streamsrt.wording import error_text
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.topology import Topology
 
@@ -104,7 +105,7 @@ class StoreDirectory:
             return serde.serialize(key)
         except Exception as error:
             raise UserError(
-                f"{key!r} can't be a key of store {store!r}: its serde raised {type(error).__name__}: {error}"
+                f"{key!r} can't be a key of store {store!r}: its serde raised {error_text(error)}"
             ) from error
 
 

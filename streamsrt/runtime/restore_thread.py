@@ -34,6 +34,7 @@ from streamsrt.tasks.restore.changelog_work import (
     StepMeter,
     add_followed,
 )
+from streamsrt.wording import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ class RestoreThread:
         if self._died_of is not None:
             error = self._died_of
             raise StateError(
-                f"the restore thread ended with {type(error).__name__}: {error}. Restoring has stopped: restart the "
+                f"the restore thread ended with {error_text(error)}. Restoring has stopped: restart the "
                 "application, and report this with the log"
             ) from error
         if not self._work.reports:

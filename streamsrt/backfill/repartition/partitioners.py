@@ -18,6 +18,7 @@ from typing import NoReturn, TypeAlias
 from streamsrt.backfill.errors import UnplacedRowError
 from streamsrt.operators.engine.placement import checked
 from streamsrt.wire.murmur2 import partition_for_key
+from streamsrt.wording import error_text
 from topology.graph.join_sides import stores_of_topics
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.graph.operations.traits import Reads, Rereading, traits_of
@@ -92,7 +93,7 @@ class ProgramPartitioner:
             ) from None
         except Exception as error:
             raise UnplacedRowError(
-                f"the {self} fails for key {key!r} and {count} partitions: {type(error).__name__}: {error}. Correct it so "
+                f"the {self} fails for key {key!r} and {count} partitions: {error_text(error)}. Correct it so "
                 "that it takes every key and any number of partitions, and do this again"
             ) from error
         if isinstance(choice, list) and len(choice) != 1:

@@ -23,6 +23,7 @@ from streamsrt.operators.key_slices import always
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.tasks.task import Task
 from streamsrt.wire.records import RecordColumns
+from streamsrt.wording import error_text
 
 Runs = Iterable[tuple[TopicPartition, RecordColumns]]
 _Times = NDArray[np.int64]
@@ -76,7 +77,7 @@ class _Clock:
                 # The slice that it belongs to fails with it, too.
                 raise ProcessingError(
                     f"the record at {tp[0]}-{tp[1]} offset {columns.offset_at(place)} can't be processed: "
-                    f"{type(error).__name__}: {error}. Its time is needed, so this slice of other keys fails, too",
+                    f"{error_text(error)}. Its time is needed, so this slice of other keys fails, too",
                     *tp,
                     columns.offset_at(place),
                 ) from error

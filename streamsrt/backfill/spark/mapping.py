@@ -24,6 +24,7 @@ from streamsrt.application import (
 from streamsrt.backfill.errors import BackfillError, PlanError
 from streamsrt.backfill.spark.zones import utc_in_this_process
 from streamsrt.errors import StreamsError
+from streamsrt.wording import error_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,9 +69,7 @@ def mapped(rows: DataFrame, topic: str, mapping: str, digests: dict[str, str]) -
     except (StreamsError, PySparkException):
         raise
     except Exception as error:
-        raise BackfillError(
-            f"{mapping}, which makes the records of {topic}, raised {type(error).__name__}: {error}"
-        ) from error
+        raise BackfillError(f"{mapping}, which makes the records of {topic}, raised {error_text(error)}") from error
     if not isinstance(made, type(rows)):
         raise BackfillError(
             f"{mapping}, which makes the records of {topic}, returned {type(made).__name__} instead of a data frame"

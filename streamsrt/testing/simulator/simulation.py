@@ -26,6 +26,7 @@ from streamsrt.testing.simulator.trace import Trace
 from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, Protocols, SimulationResult
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import encode_batch
+from streamsrt.wording import error_text
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import calls_async
 from topology.graph.topology import Topology
@@ -226,10 +227,10 @@ class Simulation:
 
     def ended(self, instance: Instance, error: StreamsError | None) -> None:
         """Called when an instance has ended by itself, or after it was stopped."""
-        self.note(instance.name, "has ended" if error is None else f"has ended: {type(error).__name__}: {error}")
+        self.note(instance.name, "has ended" if error is None else f"has ended: {error_text(error)}")
         is_outdated = isinstance(error, StreamsTopologyFencedError) and instance.epoch < self.epoch
         if error is not None and not isinstance(error, BrokerError) and not is_outdated:
-            self._violation = f"{instance.name} ended with {type(error).__name__}: {error}"
+            self._violation = f"{instance.name} ended with {error_text(error)}"
         if instance in self.instances:
             # Not in the context of the host that has just ended.
             self.loop.call_later(_RESTART_S, self.start, instance, context=self._context)
