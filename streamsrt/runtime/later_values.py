@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def settle_later_values(
         settling = _Settling(network, application_id, directory, is_stopping)
         on_disk = [files for _, spec in sorted(specs.items()) if spec.persistent for files in settling.files_of(spec)]
         unreadable = [why for each in on_disk if (why := settling.obstacle(each))]
-        unreadable += settling.in_ends(topology, specs)
+        unreadable += settling.in_ends(specs.values())
         if unreadable:
             raise TopologyMismatchError(
                 f"Application {application_id!r}: this version can't read what a later one has written: "
@@ -152,13 +152,10 @@ class _Settling:
                 at = fetched.next_offset
         return latest
 
-    def in_ends(self, topology: Topology, names: dict[str, StoreSpec]) -> Iterator[str]:
+    def in_ends(self, specs: Iterable[StoreSpec]) -> Iterator[str]:
         """Why stores of which nothing is on disk can't be restored, as far as the ends of their changelogs tell."""
-        for each in newer_values_written(
-            self._network, self._application_id, topology, records=ENDS_RECORDS, at_start=True
-        ):
-            if each.spec.kept_as in names:
-                yield _no_way_back(each.spec, each.topic, each.version)
+        found = newer_values_written(self._network, self._application_id, specs, records=ENDS_RECORDS, at_start=True)
+        return (_no_way_back(each.spec, each.topic, each.version) for each in found)
 
     def delete(self, found: list[_Files]) -> None:
         """Deletes the files that can't be read, of stores that can be restored."""

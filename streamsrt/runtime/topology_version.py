@@ -145,8 +145,9 @@ def check_start(
     if config.group_protocol != "classic":
         refuse_left_records(config, topology, network.admin, committed)
     try:
+        stores = (spec for part in topology.subtopologies for spec in part.stores)
         found = list(
-            newer_values_written(network, config.application_id, topology, records=_LOOKED_AT_START, at_start=True)
+            newer_values_written(network, config.application_id, stores, records=_LOOKED_AT_START, at_start=True)
         )
     except BrokerError as error:
         logger.debug("it is not known whether a later version has written values of stores: %s", error)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from time import monotonic
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,7 +20,6 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.reading import columns_of, ends_of, read_range, starts_of
 from streamsrt.client.values import TopicPartition
 from topology.graph.nodes import StoreSpec, internal_topic_name
-from topology.graph.topology import Topology
 from topology.spec.row_versions import latest_version_in
 
 ENDS_RECORDS = 1_000
@@ -37,11 +36,11 @@ class NewerValues(NamedTuple):
 
 
 def newer_values_written(
-    network: NetworkThread, application_id: str, topology: Topology, *, records: int, at_start: bool = False
+    network: NetworkThread, application_id: str, stores: Iterable[StoreSpec], *, records: int, at_start: bool = False
 ) -> Iterator[NewerValues]:
-    """Reads the last ``records`` committed records of each partition of the changelogs. ``at_start``: with the connections
-    that restore stores, and what does not arrive soon is not looked at. Raises BrokerError."""
-    specs = [spec for part in topology.subtopologies for spec in part.stores if spec.has_own_changelog]
+    """Reads the last ``records`` committed records of each partition of the stores' changelogs. ``at_start``: with the
+    connections that restore stores, and what does not arrive soon is not looked at. Raises BrokerError."""
+    specs = [spec for spec in stores if spec.has_own_changelog]
     topics = {internal_topic_name(application_id, spec.changelog_name): spec for spec in specs}
     counts = network.admin.partitions_for(sorted(topics)) if topics else {}
     partitions = [(topic, partition) for topic, count in counts.items() for partition in range(count)]

@@ -44,7 +44,7 @@ from topology.graph.misread import (
 from topology.graph.new_state import NOTHING_FOUND, PATTERN, FoundTopics, new_state
 from topology.graph.operations.traits import TRAITS, ObservedTime
 from topology.graph.origins import Origin
-from topology.graph.outline import UNKNOWN_LIMIT, UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
+from topology.graph.outline import NOT_WRITTEN, StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
 from topology.graph.row_windows import misread_windows, partial_windows
 from topology.graph.same_tasks import have_same_tasks, is_described
@@ -338,7 +338,7 @@ class _Compared:
         effects = []
         if origin is not None and _has_stream_time(origin):
             effects.append("late records can reopen closed windows and emit final results twice")
-        if new.ttl_ms not in (None, UNKNOWN_TTL):
+        if new.ttl_ms not in (None, NOT_WRITTEN):
             effects.append("late records stay in it beyond their ttl, until current ones come")
         if not effects:
             return ""
@@ -589,7 +589,7 @@ def _cure_of_repartition(had: int, needs: int) -> str:
 
 
 def _ttl_changed(old: int | None, new: int | None) -> Iterator[str]:
-    if old == new or UNKNOWN_TTL in (old, new):
+    if old == new or NOT_WRITTEN in (old, new):
         return
     if new is None:
         yield f"the ttl of {old} ms ends: the entries that are there stay"
@@ -600,7 +600,7 @@ def _ttl_changed(old: int | None, new: int | None) -> Iterator[str]:
 
 
 def _limit_changed(old: int | None, new: int | None) -> Iterator[str]:
-    if old == new or UNKNOWN_LIMIT in (old, new):
+    if old == new or NOT_WRITTEN in (old, new):
         return
     if new is None:
         yield f"the limit of {old} entries per partition ends: entries that were dropped do not come back"

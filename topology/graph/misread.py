@@ -56,7 +56,7 @@ T = TypeVar("T", bound=ComparableOrigin)
 
 class KeptSettings(NamedTuple):
     """What a store is set to, and may change while its rows stay; in milliseconds, None where it has none. ``ttl_ms``:
-    UNKNOWN_TTL of a version that did not write it. ``advance_ms``: of the windows of its rows."""
+    or NOT_WRITTEN. ``advance_ms``: of the windows of its rows."""
 
     persistent: bool
     retention_ms: int | None = None

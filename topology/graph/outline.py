@@ -20,8 +20,8 @@ from topology.spec.names import CHANGELOG_SUFFIX
 from topology.spec.row_versions import Upcast, plain_serde, writing_serde
 
 FORMAT = 1
-UNKNOWN_TTL = -1
-UNKNOWN_LIMIT = -1
+NOT_WRITTEN = -1
+"""Of a number in the outline of a version that did not write it, where None says that there is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,9 @@ class StoreOutline:
     upcasts: Mapping[str, str | None] = field(default_factory=dict)
     """The serdes that values of earlier versions are read by, by version."""
     ttl_ms: int | None = None
-    """After which entries expire by the stream time of their task; None where they don't. UNKNOWN_TTL: the outline of a
-    version that did not write it."""
+    """After which entries expire by the stream time of their task; None where they don't, or NOT_WRITTEN."""
     max_entries: int | None = None
-    """How many entries a partition keeps; None: all. UNKNOWN_LIMIT: the outline of a version that did not write it."""
+    """How many entries a partition keeps; None: all, or NOT_WRITTEN."""
 
     @property
     def kept_as(self) -> str:
@@ -300,7 +299,7 @@ def _incomplete(
     yield from (name for name, row in told.items() if not row.keys() >= _ORIGIN_FIELDS)
 
 
-_UNKNOWN = {"ttl_ms": UNKNOWN_TTL, "max_entries": UNKNOWN_LIMIT}
+_UNKNOWN = dict.fromkeys(("ttl_ms", "max_entries"), NOT_WRITTEN)
 _STORE_FIELDS = {each.name for each in fields(StoreOutline)}
 _ORIGIN_FIELDS = {each.name for each in fields(Origin)}
 

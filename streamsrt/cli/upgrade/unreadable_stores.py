@@ -9,7 +9,8 @@ from topology.graph.topology import Topology
 
 def unreadable_stores(network: NetworkThread, group: str, former: Topology) -> list[str]:
     """A sentence for each store whose values ``former`` can't read."""
-    return [_said(each) for each in newer_values_written(network, group, former, records=ENDS_RECORDS)]
+    stores = (spec for part in former.subtopologies for spec in part.stores)
+    return [_said(each) for each in newer_values_written(network, group, stores, records=ENDS_RECORDS)]
 
 
 def _said(found: NewerValues) -> str:

@@ -56,7 +56,7 @@ def write(network: NetworkThread, values: list[bytes | None], *, committed: bool
 @pytest.mark.parametrize("at_start", [True, False])
 def test_what_was_aborted_hides_no_later_values(network: NetworkThread, *, at_start: bool) -> None:
     def found() -> list[int]:
-        newer = newer_values_written(network, "written", kept(), records=10, at_start=at_start)
+        newer = newer_values_written(network, "written", kept().subtopologies[0].stores, records=10, at_start=at_start)
         return [each.version for each in newer]
 
     seen = LatestVersions(network, records=10)
