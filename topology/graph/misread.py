@@ -55,8 +55,8 @@ T = TypeVar("T", bound=ComparableOrigin)
 
 
 class KeptSettings(NamedTuple):
-    """What a store is set to, and may change while its rows stay; in milliseconds, None where it has none. ``ttl_ms``:
-    or NOT_WRITTEN. ``advance_ms``: of the windows of its rows."""
+    """What a store is set to, and may change while its rows stay; in milliseconds, None where it has none. ``ttl_ms``
+    may be NOT_WRITTEN. ``advance_ms``: of the windows of its rows."""
 
     persistent: bool
     retention_ms: int | None = None
