@@ -19,9 +19,9 @@
 ``planned_application``   the application of a plan: topology, settings, ids of its parts
 ``task_shape``            partitions, tasks and levels of a topology
 ``row_places``            which rows of a computed store lie elsewhere than their keys belong
+``planned_topics``        checks that the topics of a plan are still those that it was made for
 ``attempts``              attempts at tasks: a folder for each, and what is left of them
 ``manifest``              the manifest of a finished task: its files, counts and digests
-``source_topics``         checks that topics were not created again, and have as many partitions as in the plan
 ``sources``               the cluster's log and repartition results
 ``engine_local``          tasks in processes of this machine
 ``spark``                 tasks on Spark

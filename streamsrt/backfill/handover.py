@@ -27,8 +27,8 @@ from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLog
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
 from streamsrt.backfill.odd_times import check_record_times
 from streamsrt.backfill.plan import BackfillPlan, write_durably
+from streamsrt.backfill.planned_topics import check_outputs, check_source_topics
 from streamsrt.backfill.record_sizes import check_record_sizes
-from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.verify import VerificationError, verify_changelogs, verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
@@ -139,7 +139,7 @@ class HandOver:
     def _go_on(self, state_dir: Path | None) -> HandOverState:
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
-        self._check_sources()
+        self._check_topics(manifests)
         self._check_times(manifests)
         if state_dir is not None and self._before("marked"):
             self._check_state_dir(manifests, state_dir)
@@ -202,9 +202,11 @@ class HandOver:
         """The checked results that are handed over, in the order of the plan's tasks."""
         return verify_results(self._directory, self._plan)
 
-    def _check_sources(self) -> None:
+    def _check_topics(self, manifests: Sequence[TaskManifest]) -> None:
         try:
             check_source_topics(self._network, self._plan)
+            if self._before("written"):
+                check_outputs(self._network, self._plan, {log.topic for each in manifests for log in each.outputs})
         except PlanError as error:
             if self._before("marked"):
                 raise
@@ -223,7 +225,7 @@ class HandOver:
             return
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
-        self._check_sources()
+        self._check_topics(manifests)
         if self._before("marked"):
             self._check_group(manifests)
             names = [topic.name for topic in self._plan.internal_topics]

@@ -34,6 +34,7 @@ from streamsrt.backfill.manifest import (
     read_progress,
 )
 from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan, load_plan, save_plan
+from streamsrt.backfill.planned_topics import check_source_topics
 from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
@@ -41,7 +42,6 @@ from streamsrt.backfill.repair.handover import RepairHandOver
 from streamsrt.backfill.report import BackfillReport, report_of
 from streamsrt.backfill.slice_merging import drop_slices, merge_if_ready
 from streamsrt.backfill.slices.share import parts_of
-from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
 from streamsrt.backfill.table_freezing import with_global_tables

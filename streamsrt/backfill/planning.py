@@ -41,6 +41,7 @@ from streamsrt.backfill.plan import (
     StoreRepair,
 )
 from streamsrt.backfill.planned_application import draft_plan
+from streamsrt.backfill.planned_topics import check_not_recreated, topic_ids
 from streamsrt.backfill.repair.inputs import (
     check_counts,
     check_not_ahead,
@@ -52,7 +53,6 @@ from streamsrt.backfill.repair.inputs import (
 )
 from streamsrt.backfill.repair.scope import note_on_global_tables, scope_of
 from streamsrt.backfill.slices.division import check_slices, divided
-from streamsrt.backfill.source_topics import check_not_recreated, topic_ids
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, check_installed, open_session
 from streamsrt.backfill.table_freezing import check_global_topics

@@ -16,8 +16,8 @@ from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
 from streamsrt.backfill.handover import HANDOVER_FILE, load_state, writer_group
 from streamsrt.backfill.plan import load_plan
+from streamsrt.backfill.planned_topics import check_source_topics
 from streamsrt.backfill.run_task import compute_task
-from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
 from streamsrt.client.network import BlockingAdmin
@@ -408,6 +408,33 @@ def test_source_topics_with_more_partitions_are_refused(scene: Scene) -> None:
         with pytest.raises(PlanError, match=says):
             refused()
     assert scene.network.admin.committed(ID) == {}
+
+
+@pytest.mark.parametrize("place", ["", "marked start"], ids=["before", "between"])
+def test_outputs_that_are_not_those_of_the_plan_are_refused_before_anything_is_written(
+    scene: Scene, place: str
+) -> None:
+    backfill, admin = computed(scene, 100), scene.network.admin
+    if place:
+        with pytest.raises(Interrupted):
+            backfill.commit(on_step=dies_at(place))
+    partitions = admin.partitions_for(["delays"])["delays"]
+
+    def is_refused(says: str) -> None:
+        for refused in (backfill.check_commit, backfill.commit):
+            with pytest.raises(HandOverError if place else PlanError, match=says):
+                refused()
+        assert place or scene.network.admin.committed(ID) == {}
+
+    admin.create_partitions({"delays": partitions + 1})
+    is_refused(f"topic delays has {partitions + 1} partitions, and had {partitions} when plan .* Plan again")
+    admin.delete_topics(["delays"])
+    is_refused(
+        f"topic delays, which plan .* does not exist any more: create it with {partitions} partitions, as it had"
+    )
+    admin.create_topics([NewTopic(name="delays", partitions=partitions)])
+    backfill.commit()
+    assert record_counts(scene) == expected_counts(backfill)
 
 
 def test_another_cluster_is_not_taken_for_one_with_new_topics(scene: Scene) -> None:

@@ -1,7 +1,8 @@
-"""Checks that the topics that a plan reads are still those of the plan: of that cluster, with as many partitions, and not
-created again.
+"""Checks that the topics that a plan reads and writes are still those of the plan: of that cluster, with as many partitions,
+and, if it reads them, not created again.
 
-Offsets of a plan mean nothing in a topic that was deleted and created again, though it may have as many records.
+Offsets of a plan mean nothing in a topic that was deleted and created again, though it may have as many records. The records
+of an output were given their partitions when they were computed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,25 @@ def check_source_topics(network: Network, plan: BackfillPlan) -> None:
         problem = _problem(name, plan, found.get(name))
         if problem is not None:
             raise PlanError(f"{problem}. Plan again in another --dir")
+
+
+def check_outputs(network: Network, plan: BackfillPlan, names: Collection[str]) -> None:
+    """Raises PlanError if topics that results are written to are gone, or have other partitions than these were computed
+    for."""
+    there = network.admin.partitions_for(sorted(names)) if names else {}
+    for name in sorted(names):
+        planned = plan.topics.get(name)
+        if name not in there:
+            raise PlanError(
+                f"topic {name}, which plan {plan.id} writes to, does not exist any more: create it"
+                + ("" if planned is None else f" with {counted(planned, 'partition')}, as it had")
+            )
+        if planned is not None and there[name] != planned:
+            raise PlanError(
+                f"topic {name} has {counted(there[name], 'partition')}, and had {planned} when plan {plan.id} was made: its "
+                "results were computed for those, and the application would write later records of their keys into others. "
+                "Plan again in another --dir"
+            )
 
 
 def check_not_recreated(earlier: BackfillPlan, ids: Mapping[str, str]) -> None:
