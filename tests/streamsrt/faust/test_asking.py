@@ -57,6 +57,27 @@ def test_a_task_asks_and_maps_and_joins() -> None:
     assert seen == [8, [2, 4, 6], [10, 12], [14, 16], [18]]
 
 
+def test_a_timer_that_waits_for_an_answer_does_not_begin_again() -> None:
+    """With faust, it has one call at a time, too. Each would ask anew."""
+    app, seen = an_app(), []
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def silent(numbers: Any) -> AsyncIterator[int]:
+        async for number in numbers:
+            seen.append(number)
+            if number < 0:
+                yield number
+
+    @app.timer(1.0)
+    async def ask() -> None:
+        await silent.ask(4)
+
+    with TestApp(app) as test:
+        for _ in range(3):
+            test.driver.advance_wall_clock_time(1_000)
+    assert seen == [4]
+
+
 def test_a_commit_does_not_wait_for_a_timer_that_asks() -> None:
     app, seen = an_app(), []
     double = doubling(app)
