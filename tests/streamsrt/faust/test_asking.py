@@ -57,6 +57,29 @@ def test_a_task_asks_and_maps_and_joins() -> None:
     assert seen == [8, [2, 4, 6], [10, 12], [14, 16], [18]]
 
 
+def test_what_is_no_answer_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """Others may write to the topic. The answer that came with it is not lost."""
+    app, seen = an_app(), []
+    other = app.topic("own-replies", value_serializer="raw")
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def double(numbers: Any) -> AsyncIterator[int]:
+        async for number in numbers:
+            for raw in (b"{", b"[]", b'{"value": {"__faust": {"ns": "no.such.Model"}}, "correlation_id": "1"}'):
+                await other.send(value=raw)
+            yield number * 2
+
+    @app.task
+    async def ask() -> None:
+        async for value in double.map([4], reply_to="own-replies"):
+            seen.append(value)
+
+    with TestApp(app) as test:
+        ticks(test, 20)
+    assert seen == [8]
+    assert "can't be read as one, and is passed over: b'{'" in caplog.text
+
+
 def test_a_timer_that_waits_for_an_answer_does_not_begin_again() -> None:
     """With faust, it has one call at a time, too. Each would ask anew."""
     app, seen = an_app(), []
