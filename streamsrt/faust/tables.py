@@ -200,6 +200,12 @@ class TableRows(MutableMapping[object, object]):
     def __iter__(self) -> Iterator[object]:
         return iter(self._read.keys())
 
+    def clear(self) -> None:
+        """Deletes all rows. The base class looks at all of them for each."""
+        rows = self._rows()
+        for key in self:
+            rows.put(key, None)
+
     def __len__(self) -> int:
         return self._rows().approximate_num_entries()
 
