@@ -41,7 +41,7 @@ _ENCODERS_MAX = 1000
 OnPut = Callable[..., None]
 Give = Callable[["faust.ChannelT", object, object, float | None, Headers], bool]
 """Hands a message to the agents over a channel, and says whether there are any."""
-Loose = Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None
+Loose = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] | None
 """Headers as a program gives them."""
 
 
