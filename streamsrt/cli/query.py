@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from urllib.parse import quote, unquote
 
 import typer
@@ -83,9 +83,9 @@ def _advice(server: str, path: str) -> str:
     return _COMMANDS[rows_called(kinds[name])]
 
 
-def _rows(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(body: Mapping[str, object]) -> list[dict[str, object]]:
     """The rows of an answer, and a note if there are more."""
-    found: list[dict[str, Any]] = body["rows"]
+    found = cast("list[dict[str, object]]", body["rows"])
     if body.get("truncated"):
         note(
             f"there are more rows than these {len(found):,}: --limit gives another maximum, up to http.max.rows of the "

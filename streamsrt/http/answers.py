@@ -241,7 +241,7 @@ def _at(instance: Instance, store: str, query: Query, partition: int, question: 
     return result
 
 
-def _is_elsewhere(result: QueryResult[Any], question: Question) -> bool:
+def _is_elsewhere(result: QueryResult[object], question: Question) -> bool:
     """Whether another instance may have the answer. A standby never knows positions of input topics, an active task does."""
     behind = question.stale and result.failure_reason is FailureReason.NOT_UP_TO_BOUND
     return behind or result.failure_reason in _ELSEWHERE
