@@ -18,8 +18,9 @@ import json
 import struct
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from streamsrt.errors import ConfigError, OutageError, StreamsError
 from topology import serdes
@@ -29,7 +30,9 @@ T = TypeVar("T")
 
 _HEAD = struct.Struct(">bi")
 _ABOUT_THE_SCHEMA = frozenset({400, 404, 409, 422})
-"""HTTP codes of what is refused for what it is: unknown, incompatible, invalid."""
+"""HTTP codes of what is refused for what it is: unknown, incompatible, invalid. The registry says which in the body."""
+_NOT_FOUND = 404
+"""What a registry says of a path that it does not have, as opposed to a schema."""
 _PROTOBUF_IN_C = "google._upb._message"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -45,20 +48,18 @@ class SchemaRegistryUnavailableError(SchemaRegistryError, OutageError):
 
 
 class SchemaRegistry:
-    """A registry at ``url``, which may contain user and password (``https://user:password@host``).
+    """A registry at ``url``, which may contain user and password (``https://user:password@host``, with ``%40`` for ``@``).
 
     ``register`` False: schemas are only looked up and must exist. Schemas are cached for the process.
     """
 
     def __init__(self, url: str, *, register: bool = True, timeout_s: float = 10.0) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"a schema registry has a URL such as http://localhost:8081, not {url!r}")
-        host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
-        self._url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        parts = _split(url)
+        self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
         self._headers = {"Accept": _CONTENT_TYPE, "Content-Type": _CONTENT_TYPE}
         if parts.username is not None:
-            login = base64.b64encode(f"{parts.username}:{parts.password or ''}".encode()).decode()
+            user, password = unquote(parts.username), unquote(parts.password or "")
+            login = base64.b64encode(f"{user}:{password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {login}"
         self._register = register
         self._timeout_s = timeout_s
@@ -73,14 +74,14 @@ class SchemaRegistry:
         if known is None:
             path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if self._register else "")
             body = {"schema": schema} if kind == "AVRO" else {"schema": schema, "schemaType": kind}
-            known = self._ids[subject, schema] = int(self._ask(path, body)["id"])
+            known = self._ids[subject, schema] = int(self._ask(path, "id", body)["id"])
         return known
 
     def schema(self, schema_id: int, kind: str = "AVRO") -> str:
         """The schema with that id. Raises SchemaRegistryError, also for one of another kind."""
         known = self._schemas.get((schema_id, kind))
         if known is None:
-            found = self._ask(f"/schemas/ids/{schema_id}")
+            found = self._ask(f"/schemas/ids/{schema_id}", "schema")
             other = found.get("schemaType", "AVRO")
             if other != kind:
                 raise SchemaRegistryError(
@@ -89,24 +90,34 @@ class SchemaRegistry:
             known = self._schemas[schema_id, kind] = str(found["schema"])
         return known
 
-    def _ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _ask(self, path: str, wanted: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The answer, which has the field ``wanted``. What no registry says comes from something in front of it."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, self._headers)  # http or https, see above
         try:
+            code, raw = self._answer(request)
+        except (OSError, HTTPException) as error:
+            raise SchemaRegistryUnavailableError(
+                f"the schema registry at {self._url} did not answer {path}: {error or type(error).__name__}"
+            ) from None
+        found, said = _as_mapping(raw), raw.decode(errors="replace")[:300]
+        if code >= 400:
+            refuses = code in _ABOUT_THE_SCHEMA and found.get("error_code", _NOT_FOUND) != _NOT_FOUND
+            kind = SchemaRegistryError if refuses else SchemaRegistryUnavailableError
+            raise kind(f"the schema registry refuses {path}: {code} {said}")
+        if wanted not in found:
+            raise SchemaRegistryUnavailableError(
+                f"the schema registry at {self._url} did not answer {path}, but there came: {said}"
+            )
+        return found
+
+    def _answer(self, request: urllib.request.Request) -> tuple[int, bytes]:
+        try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+                return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:
-                said = error.read().decode(errors="replace")[:300]
-            kind = SchemaRegistryError if error.code in _ABOUT_THE_SCHEMA else SchemaRegistryUnavailableError
-            raise kind(f"the schema registry refuses {path}: {error.code} {said}") from None
-        except ValueError as error:
-            raise SchemaRegistryError(f"the schema registry at {self._url} did not answer {path}: {error}") from None
-        except OSError as error:
-            raise SchemaRegistryUnavailableError(
-                f"the schema registry at {self._url} did not answer {path}: {error}"
-            ) from None
+                return error.code, error.read()
 
     # --------------------------------------------------------------------------------------------------------- serdes
 
@@ -202,6 +213,26 @@ class SchemaRegistry:
         # Only of Protobuf's own library in C it is known that what was read from a message outlives what becomes of it.
         again = made.ParseFromString if type(made).__module__ == _PROTOBUF_IN_C else None
         return ProtobufSerde(name, serialize, first_messages(parse, deserialize, again) or deserialize, message_of)
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ConfigError(f"a schema registry has a URL such as http://localhost:8081, not {url!r}")
+    return parts
+
+
+def _as_mapping(raw: bytes) -> dict[str, Any]:
+    """JSON; empty for what is none, or no mapping."""
+    try:
+        found = json.loads(raw)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _other_message(message: Any, value: Any) -> TypeError:

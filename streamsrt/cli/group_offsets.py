@@ -172,8 +172,8 @@ def _delete(network: NetworkThread, group: str, partitions: Collection[TopicPart
 def _stopped(network: NetworkThread, group: str, topics: Collection[str]) -> StoppedGroup:
     """``topics``: as they are given. Raises ConfigError for a group that has members, and for one that is not there, if no
     topics are given."""
-    topology, members = None, 0
-    if topics and all(each.group_id != group for each in network.admin.list_groups()):
+    topology, members, groups = None, 0, network.admin.list_groups()
+    if topics and all(each.group_id != group for each in groups):
         # An application that reads nothing without an offset (offset_reset="none") can't make its group.
         note(f"there is no group {group} yet")
     elif kind_of_group(network, group) == "classic":
@@ -188,7 +188,13 @@ def _stopped(network: NetworkThread, group: str, topics: Collection[str]) -> Sto
         )
     parts = (topology.subtopologies or []) if topology is not None else []
     internal = {each.name for part in parts for each in (*part.state_changelog_topics, *part.repartition_source_topics)}
-    internal |= {name for name in network.admin.topics() if name.startswith(f"{group}-") and name.endswith(_INTERNAL)}
+    # An application whose id is the beginning of another one's has none of its topics.
+    others = tuple(f"{each.group_id}-" for each in groups if each.group_id.startswith(f"{group}-"))
+    internal |= {
+        name
+        for name in network.admin.topics()
+        if name.startswith(f"{group}-") and name.endswith(_INTERNAL) and not name.startswith(others)
+    }
     committed = network.admin.committed(group)
     read = {name for part in parts for name in part.source_topics} | {topic for topic, _ in committed}
     if not read:

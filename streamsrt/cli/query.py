@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from urllib.parse import quote, unquote
 
 import typer
@@ -83,6 +83,17 @@ def _advice(server: str, path: str) -> str:
     return _COMMANDS[rows_called(kinds[name])]
 
 
+def _rows(body: Mapping[str, object]) -> list[dict[str, object]]:
+    """The rows of an answer, and a note if there are more."""
+    found = cast("list[dict[str, object]]", body["rows"])
+    if body.get("truncated"):
+        note(
+            f"there are more rows than these {len(found):,}: --limit gives another maximum, up to http.max.rows of the "
+            "instance"
+        )
+    return found
+
+
 def _given(partition: int | None) -> str:
     return "" if partition is None else str(partition)
 
@@ -125,7 +136,7 @@ def rows(
     params = {"from": low, "to": high, "prefix": prefix, "reverse": reverse, "limit": limit, "stale": stale}
     params["position"] = position
     body = _ask(server, f"/stores/{quote(store, safe='')}/range", **params, partition=_given(partition))
-    print_rows(["key", "value", "timestamp", "partition"], body["rows"], as_json=as_json)
+    print_rows(["key", "value", "timestamp", "partition"], _rows(body), as_json=as_json)
 
 
 @app.command("windows")
@@ -145,7 +156,7 @@ def windows(
     path = f"/stores/{quote(store, safe='')}/windows" + ("" if key is None else f"/{quote(key, safe='')}")
     params = {"from": low, "to": _given(high), "limit": limit, "stale": stale, "position": position}
     body = _ask(server, path, **params, partition=_given(partition))
-    found = [{"key": key, **row} for row in body["rows"]]
+    found = [{"key": key, **row} for row in _rows(body)]
     print_rows(["key", "start", "value", "timestamp"], found, as_json=as_json)
 
 
@@ -165,7 +176,7 @@ def sessions(
     """Show the sessions of a key, or of all keys."""
     path = f"/stores/{quote(store, safe='')}/sessions" + ("" if key is None else f"/{quote(key, safe='')}")
     body = _ask(server, path, **{"from": low}, limit=limit, stale=stale, position=position)
-    print_rows(["key", "start", "end", "value"], body["rows"], as_json=as_json)
+    print_rows(["key", "start", "end", "value"], _rows(body), as_json=as_json)
 
 
 @app.command("versions")
@@ -177,14 +188,15 @@ def versions(
         int, typer.Option("--from", help="only versions valid at or after this time, epoch milliseconds")
     ] = 0,
     high: Annotated[int | None, typer.Option("--to", help="only versions valid at or before this time")] = None,
+    limit: Limit = 1_000,
     stale: Stale = False,
     position: Position = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the versions of a key in a versioned store, newest first."""
-    params = {"from": low, "to": _given(high), "stale": stale, "position": position}
+    params = {"from": low, "to": _given(high), "limit": limit, "stale": stale, "position": position}
     body = _ask(server, f"/stores/{quote(store, safe='')}/versions/{quote(key, safe='')}", **params)
-    print_rows(["key", "value", "timestamp", "valid_to"], body["rows"], as_json=as_json)
+    print_rows(["key", "value", "timestamp", "valid_to"], _rows(body), as_json=as_json)
 
 
 @app.command("tasks")

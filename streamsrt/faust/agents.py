@@ -226,8 +226,7 @@ class Worker:
             )
             return False
         try:
-            if node.agent._on_error is not None and not node.has_default_on_error:
-                await node.agent._on_error(node.agent, error)
+            await self._tell(error)
             for each in (*self.held, row):
                 if node.crashes:
                     raise ProcessingError(
@@ -242,6 +241,21 @@ class Worker:
             return False
         self.acknowledge()
         return True
+
+    async def _tell(self, error: Exception) -> None:
+        """Calls the agent's ``on_error``. Raises StreamsError."""
+        agent = self.node.agent
+        if agent._on_error is None or self.node.has_default_on_error:
+            return
+        try:
+            await agent._on_error(agent, error)
+        except StreamsError:
+            raise
+        except Exception as raised:
+            raise ProcessingError(
+                f"on_error of agent {agent.name} ({line_of(agent.fun)}) raised {error_text(raised)}, when it was told "
+                f"{error_text(error)}"
+            ) from raised
 
 
 class HeardWorker(Worker):

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -21,12 +22,16 @@ from faust.models import maybe_model
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, FetchConfig, NewTopic, ProducerConfig
 from streamsrt.config import StreamsConfig
+from streamsrt.errors import RequestFailedError, StreamsError
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.runtime.assembly import client_config
+from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import iter_columns
 
 if TYPE_CHECKING:
     import faust
+
+logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 10.0
 _LEAST = 64
@@ -78,7 +83,7 @@ class BrokerAnswers:
         if topic.name in admin.topics([topic.name]):
             return
         for error in admin.create_topics([topic]).values():
-            if error is not None:
+            if error is not None and not is_there_already(error):
                 raise error
 
     def arrived(self) -> Iterator[bytes]:
@@ -92,6 +97,11 @@ class BrokerAnswers:
     def close(self) -> None:
         """Ends the connection."""
         self._network.stop()
+
+
+def is_there_already(error: StreamsError) -> bool:
+    """Whether a topic was not created as another instance that starts at the same time was first."""
+    return isinstance(error, RequestFailedError) and error.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 class Replies:
@@ -135,10 +145,18 @@ class Replies:
         if self._answers is None:
             return
         for raw in self._answers.arrived():
-            answer = self._app.serializers.loads_value(ReqRepResponse, raw, serializer="json")
+            try:
+                answer = self._app.serializers.loads_value(ReqRepResponse, raw, serializer="json")
+                value = maybe_model(answer.value)
+            except Exception:
+                # Others may write to the topic, too, and the answers behind this are waited for.
+                logger.exception(
+                    "a record in a topic of answers can't be read as one, and is passed over: %r", raw[:80]
+                )
+                continue
             for promise in self._waiting.pop(answer.correlation_id, ()):
                 if not promise.done():
-                    promise.fulfill(answer.correlation_id, maybe_model(answer.value))  # type: ignore[attr-defined]
+                    promise.fulfill(answer.correlation_id, value)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """The last agent ends."""

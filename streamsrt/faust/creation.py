@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import NewTopic
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import ConfigError, RequestFailedError, StreamsError
+from streamsrt.errors import ConfigError, StreamsError
+from streamsrt.faust.asking import is_there_already
 from streamsrt.faust.options import mapped_options
 from streamsrt.faust.program import declared_changelogs, declared_topics
 from streamsrt.faust.reading import DeclaredTopic
 from streamsrt.faust.tables import changelog_of, store_of
 from streamsrt.runtime.assembly import client_config
 from streamsrt.runtime.group_protocol import decided, look
-from streamsrt.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     import faust
@@ -123,11 +123,6 @@ def create_missing(admin: Administering, topics: Sequence[DeclaredTopic]) -> Non
         if name not in present
     ]
     failed = admin.create_topics(missing) if missing else {}
-    errors = [str(error) for error in failed.values() if error is not None and not _is_there(error)]
+    errors = [str(error) for error in failed.values() if error is not None and not is_there_already(error)]
     if errors:
         raise ConfigError("; ".join(errors))
-
-
-def _is_there(error: StreamsError) -> bool:
-    """Another instance that starts at the same time was first."""
-    return isinstance(error, RequestFailedError) and error.error_code == ErrorCode.TOPIC_ALREADY_EXISTS

@@ -122,6 +122,8 @@ class RunningApplication:
         self._serves = serves
         self._replies: Replies | None = None
         self._timers = found.timers
+        self._timer_calls: dict[int, asyncio.Task[None]] = {}
+        """The last call of each."""
         self._app_tasks = app_tasks(found.tasks)
         self.figures = Figures(app)
         self.taken = TakenSets()
@@ -307,9 +309,11 @@ class RunningApplication:
                 if due[number] > now_ms:
                     continue
                 due[number] = timer.next_ms(now_ms)
-                if task.leads if timer.on_leader else is_first:
+                if (task.leads if timer.on_leader else is_first) and self._is_over(number):
                     with as_current(WholeProcess(self._all_rows(), task.outbox, task.partition, task.channels)):
-                        jobs.begin(timer.function, f"the timer at {line_of(timer.function)}")
+                        self._timer_calls[number] = jobs.begin(
+                            timer.function, f"the timer at {line_of(timer.function)}"
+                        )
             if is_first:
                 self._advance_background(background, task.env, context.node_name)
 
@@ -321,6 +325,11 @@ class RunningApplication:
             intervals.append(TICK_MS)
         if self._timers or background.is_wanted or background.listens:
             context.schedule(max(1, min(intervals)), PunctuationType.WALL_CLOCK_TIME, run_timers)
+
+    def _is_over(self, timer: int) -> bool:
+        """Whether the last call of a timer has ended."""
+        last = self._timer_calls.get(timer)
+        return last is None or last.done()
 
     def _advance_background(self, background: Background, env: Environment, node: str) -> None:
         self._loose.env = env

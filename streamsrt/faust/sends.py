@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from itertools import repeat
+from operator import index
 from typing import TYPE_CHECKING
 
 from faust.channels import Channel
@@ -31,6 +32,7 @@ from streamsrt.faust.monitoring import SendFigures
 from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
+from topology.spec.timestamps import is_whole_ms
 
 if TYPE_CHECKING:
     import faust
@@ -39,7 +41,7 @@ _ENCODERS_MAX = 1000
 OnPut = Callable[..., None]
 Give = Callable[["faust.ChannelT", object, object, float | None, Headers], bool]
 """Hands a message to the agents over a channel, and says whether there are any."""
-Loose = Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None
+Loose = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] | None
 """Headers as a program gives them."""
 
 
@@ -95,13 +97,17 @@ class Outbox:
         timestamp: float | None,
         headers: Loose,
     ) -> None:
-        """One record. ``timestamp``: epoch seconds; None: now."""
+        """One record. ``timestamp``: epoch seconds; None: now. Raises TypeError or ValueError for what can't be written, and
+        keeps nothing of it."""
+        at_ms = self.env.program_time_ms if timestamp is None else _in_ms(timestamp)
         pairs = _pairs(headers) if headers else ()
         if self._on_put is not None:
             marked = list(pairs)
             self._on_put(key=key, value=value, partition=partition, timestamp=timestamp, headers=marked)
-            pairs = tuple(marked)
-        if self._has_partitioner and partition is None:
+            pairs = _pairs(marked)
+        if partition is not None:
+            partition = index(partition)
+        elif self._has_partitioner:
             partition = self._placed(topic, key)
         columns = self._topics.get(topic)
         if columns is None:
@@ -109,7 +115,7 @@ class Outbox:
         count = len(columns.keys)
         columns.keys.append(key)
         columns.values.append(value)
-        columns.timestamps.append(self.env.program_time_ms if timestamp is None else round(timestamp * 1000))
+        columns.timestamps.append(at_ms)
         if partition is not None and columns.partitions is None:
             columns.partitions = [None] * count
         if columns.partitions is not None:
@@ -190,11 +196,32 @@ def placed(app: faust.App, key: bytes | None, partitions: int) -> int | None:
     return chosen
 
 
+def _in_ms(timestamp: float) -> int:
+    at_ms = round(timestamp * 1000)
+    if not is_whole_ms(at_ms):
+        raise ValueError(f"the timestamp {timestamp!r} of a send is no time: give seconds since 1970")
+    return at_ms
+
+
 def _pairs(headers: Loose) -> Headers:
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((key, value.encode() if isinstance(value, str) else value) for key, value in pairs)
+    return tuple((_header_name(name), _header_value(name, value)) for name, value in pairs)
+
+
+def _header_name(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise TypeError(f"the name {name!r} of a header is {type(name).__name__}, not str")
+
+
+def _header_value(name: str, value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise TypeError(f"the header {name!r} is {value!r}, which is {type(value).__name__}, not bytes")
 
 
 class Sent:

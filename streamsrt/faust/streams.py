@@ -245,33 +245,51 @@ class AgentStream:
         self, count: int, within_s: float, shape: Callable[[AgentStream, object], object]
     ) -> AsyncIterator[list[object]]:
         self._chain.require_all()
-        feed, loop = self._feed, asyncio.get_running_loop()
+        feed = self._feed
         feed.wants = max(feed.wants, count)
         if feed.row is not None:
             feed.acknowledge()
         while True:
-            values: list[object] = []
-            end_s = 0.0
-            while len(values) < count:
-                if not feed.queue:
-                    is_over = values and feed.is_hurried
-                    if is_over or not await feed.more(end_s - loop.time() if values else None):
-                        break
-                    continue
-                value = await self._opened(feed.queue.popleft())
-                if value is _SKIPPED:
-                    continue
-                end_s = end_s if values else loop.time() + within_s
-                values.append(shape(self, value))
-                if len(values) < count:
-                    assert feed.row is not None
-                    feed.held.append(feed.row)
-                    feed.row = None
+            values = await self._gathered(count, within_s, shape)
             if values:
                 if feed.row is None:
                     feed.row = feed.held.pop()
                 yield values
                 feed.acknowledge()
+
+    async def _gathered(
+        self, count: int, within_s: float, shape: Callable[[AgentStream, object], object]
+    ) -> list[object]:
+        feed, loop = self._feed, asyncio.get_running_loop()
+        values: list[object] = []
+        end_s = 0.0
+        while len(values) < count:
+            if not feed.queue:
+                is_over = values and feed.is_hurried
+                if is_over or not await feed.more(end_s - loop.time() if values else None):
+                    break
+                continue
+            row, before = feed.queue.popleft(), (self._key, self._value, self._event, self._release)
+            try:
+                value = await self._opened(row)
+            except Exception:
+                if not values:
+                    raise
+                # The agent has not got those before it, which are not to blame. It gets them first.
+                feed.queue.appendleft(row)
+                feed.row = None
+                self._key, self._value, self._event, self._release = before
+                break
+            if value is _SKIPPED:
+                self._key, self._value, self._event, self._release = before
+                continue
+            end_s = end_s if values else loop.time() + within_s
+            values.append(shape(self, value))
+            if len(values) < count:
+                assert feed.row is not None
+                feed.held.append(feed.row)
+                feed.row = None
+        return values
 
     async def _opened(self, row: Row) -> object:
         """The value of a record, which is the current one then; what is passed over is acknowledged."""

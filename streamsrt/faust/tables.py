@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import faust
 
 _MEMO_MAX = 100_000
+_DELETED_MIN = 1_000
 TableHooks = tuple[Callable[..., object], Callable[..., object], Callable[..., object]]
 
 
@@ -199,6 +200,12 @@ class TableRows(MutableMapping[object, object]):
     def __iter__(self) -> Iterator[object]:
         return iter(self._read.keys())
 
+    def clear(self) -> None:
+        """Deletes all rows. The base class looks at all of them for each."""
+        rows = self._rows()
+        for key in self:
+            rows.put(key, None)
+
     def __len__(self) -> int:
         return self._rows().approximate_num_entries()
 
@@ -206,13 +213,27 @@ class TableRows(MutableMapping[object, object]):
 class GlobalRows:
     """The rows of a global table: those of the task, which it has written, and what the changelog brings of all others.
 
-    ``shared`` reads the changelog of all partitions, and is a little behind.
+    ``shared`` reads the changelog of all partitions, and is a little behind: it does not bring back what the task deletes.
     """
 
     def __init__(self, own: Rows, shared: ReadableRows) -> None:
         self._own = own
         self._shared = shared
-        self.put = own.put
+        self._deleted: set[object] = set()
+        """Keys whose deletion may not have come back yet."""
+        self._looks_at = _DELETED_MIN
+        """How many there are when those are forgotten that have."""
+
+    def put(self, key: object, value: object, /) -> None:
+        """Writes a row, or deletes it: None."""
+        self._own.put(key, value)
+        if value is not None:
+            self._deleted.discard(key)
+            return
+        self._deleted.add(key)
+        if len(self._deleted) >= self._looks_at:
+            self._deleted = {each for each in self._deleted if self._shared.get(each) is not None}
+            self._looks_at = max(_DELETED_MIN, 2 * len(self._deleted))
 
     def get(self, key: object, /) -> object:
         """The row of that key."""
@@ -220,12 +241,16 @@ class GlobalRows:
         if row is not None:
             return row
         row = _bare(self._shared.get(key))
+        if self._deleted and key in self._deleted:
+            if row is None:
+                self._deleted.discard(key)
+            return None
         # A set that the agent changes becomes its own.
         return set(row) if isinstance(row, set) else row
 
     def all(self) -> Iterator[tuple[object, object]]:
         """All rows."""
-        rows = {key: _bare(row) for key, row in self._shared.all()}
+        rows = {key: _bare(row) for key, row in self._shared.all() if key not in self._deleted}
         rows.update(self._own.all())
         yield from rows.items()
 

@@ -5,6 +5,7 @@
 2. It sees the rows of all partitions that the process has, and changes none. What it sends goes out with the next commit,
    which waits for it.
 3. An exception is logged, and the timer goes on, as with faust.
+4. While a call of it is under way, none begins, as with faust: that time of the timer is passed over.
 """
 
 from __future__ import annotations
@@ -155,13 +156,14 @@ class Jobs:
         """What a commit waits for, in words."""
         return f"{len(self.tasks)} timers, for as long as they take" if self.tasks else ""
 
-    def begin(self, function: Callable[[], Awaitable[object]], what: str) -> None:
+    def begin(self, function: Callable[[], Awaitable[object]], what: str) -> asyncio.Task[None]:
         """Runs it, until it waits for something. ``what``: in words, for the log."""
         task = self._host.start(self._run(function, what), copy_context())
         self.tasks.add(task)
         task.add_done_callback(self._over)
         self._host.iterate()
         self._end()
+        return task
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)

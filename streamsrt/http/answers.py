@@ -4,7 +4,8 @@
    instances; the rows of a partition are in order, partitions follow one another.
 2. A request that was forwarded once is not forwarded again: while tasks move, the response is an error that can be
    retried.
-3. ``stale``: standbys answer too, even if no instance has the partition active.
+3. ``stale``: standbys answer too, even if no instance has the partition active. What a standby here does not contain, the
+   other instances are asked for.
 4. Status: 200; 400 the request is wrong; 404 no such store or key; 412 the store has not reached the requested
    position; 503 not available now, retry.
 """
@@ -235,9 +236,15 @@ def _at(instance: Instance, store: str, query: Query, partition: int, question: 
         position_bound=question.bound,
         timeout_s=TIMEOUT_S,
     ).partition_results[partition]
-    if result.failure_reason in _STATUS:
+    if result.failure_reason in _STATUS and not _is_elsewhere(result, question):
         return _failed(result)
     return result
+
+
+def _is_elsewhere(result: QueryResult[object], question: Question) -> bool:
+    """Whether another instance may have the answer. A standby never knows positions of input topics, an active task does."""
+    behind = question.stale and result.failure_reason is FailureReason.NOT_UP_TO_BOUND
+    return behind or result.failure_reason in _ELSEWHERE
 
 
 def _failed(result: QueryResult[Any]) -> Answer:
@@ -258,7 +265,8 @@ def _elsewhere(
     params = {**question.params, "partition": str(partition)}
     last: Answer = _failed(result)
     own = instance.routing.own_host
-    if not hosts and own is not None and instance.routing.hosts_of(store, partition)[0] == own:
+    is_here = result.failure_reason not in _ELSEWHERE
+    if not (hosts or is_here) and own is not None and instance.routing.hosts_of(store, partition)[0] == own:
         last[1]["message"] = (
             f"the group knows partition {partition} of store {store!r} at {own}, which is the address of this instance, but "
             "it is not here. If this does not pass, another instance has the same application.server: give each one its "
@@ -327,7 +335,7 @@ def _from_all(instance: Instance, store: str, query: Query, question: Question, 
                 page.position = page.position.merge(result.position)
                 mine = result.result or ()
                 yield from page.up_to_limit({**row_json(*row), "partition": partition} for row in mine)
-            elif result.failure_reason in _ELSEWHERE:
+            elif _is_elsewhere(result, question):
                 status, body = _elsewhere(instance, store, partition, question, path, result)
                 if status != 200:
                     raise QueryRefusedError((status, body))

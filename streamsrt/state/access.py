@@ -58,6 +58,12 @@ class _Access(Generic[StoreCache, Change]):
         self._now = now
         self._on_change = on_change
 
+    def _check_value(self, value: object) -> None:
+        """Raises what the serde raises for a value that can't be logged. Called before the row is changed: a handler may
+        skip the record, and the next flush would fail for the row."""
+        if self._on_change is not None and value is not None:
+            self._cache.format.serialize(value)
+
 
 class _TimestampedAccess(_Access[StoreCache, Entry]):
     """A store whose rows a processor sees as values, in a timestamped store with their timestamps."""
@@ -94,6 +100,7 @@ class KeyValueAccess(_TimestampedAccess[KeyValueCache]):
         if self._timestamped and value is not None:
             value, timestamp = value
             _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
+        self._check_value(value)
         entry = self._cache.put(self._serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(entry)
@@ -167,6 +174,7 @@ class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a Duplicates
             value, timestamp = value
             _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
         _check_time(self.name, "the start of a window", window_start)
+        self._check_value(value)
         entry = self._cache.put(self._serialize(key), window_start, value, timestamp, headers, sequence)
         self._cache.count_if_expired(window_start)
         if self._on_change is not None:
@@ -232,6 +240,7 @@ class SessionAccess(_Access[SessionCache, SessionEntry]):
         raw = self._serialize(session.key)
         _check_time(self.name, "the start of a session", session.start_ms)
         _check_time(self.name, "the end of a session", session.end_ms)
+        self._check_value(value)
         entry = self._cache.put(raw, session.start_ms, session.end_ms, value, timestamp, headers, sequence)
         self._cache.count_if_expired(session.end_ms)
         if self._on_change is not None:
@@ -265,6 +274,7 @@ class VersionedAccess(_Access[VersionedCache, VersionPut]):
     def _put(self, key: object, value: object, timestamp: int) -> VersionPut:
         _, headers, sequence = self._now()
         _check_time(self.name, "the time from which a version is valid", timestamp)
+        self._check_value(value)
         put = self._cache.put(self._serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(put)

@@ -79,24 +79,24 @@ class DirectAccess(KeyValueAccess):
             timestamp = now()[0] if record is None else record[2]
             raw: bytes = key if type(key) is plain else serialize(key)
             entry = cache[raw]
+            headers = () if record is None else record[3]
+            # A value that can't be written fails here, and the row stays what it was.
+            if keys and value is not None:
+                add_value(serialize_value(value))
+                add_key(raw)
+                add_time(timestamp)
+            elif log_row is not None:
+                log_row(raw, value, timestamp, headers)
+            else:
+                # What a flush forwards has an order, and headers.
+                entry.headers = headers
+                entry.sequence = next(sequence)
             if not entry.dirty:
                 entry.dirty = True
                 entry.old = entry.value
                 cache.dirty.append(entry)
             entry.value = value
             entry.timestamp = timestamp
-            if keys and value is not None:
-                add_value(serialize_value(value))
-                add_key(raw)
-                add_time(timestamp)
-                return
-            headers = () if record is None else record[3]
-            if log_row is not None:
-                log_row(raw, value, timestamp, headers)
-            else:
-                # What a flush forwards has an order, and headers.
-                entry.headers = headers
-                entry.sequence = next(sequence)
 
         self.get = get  # type: ignore[method-assign]
         self.put = put  # type: ignore[method-assign]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import socket
 from collections.abc import Iterator
+from socketserver import BaseRequestHandler, TCPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -187,7 +191,48 @@ def test_a_registry_that_is_not_there_is_named(server: Registry) -> None:
         SchemaRegistry(gone.url).schema(1)
 
 
-@pytest.mark.parametrize("url", ["localhost:8081", "ftp://host", "http://"])
+NOT_OF_A_REGISTRY = {
+    "another server's page": b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n<h1>No</h1>",
+    "a wrong path": b'HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n{"error_code": 404}',
+    "a page of maintenance": b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n<h1>...</h1",
+    "JSON of something else": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+    "an answer that is cut off": b'HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{"schema": ',
+    "a refusal that is cut off": b'HTTP/1.1 404 Not Found\r\nContent-Length: 90\r\n\r\n{"error_code": 40403',
+    "no HTTP": b"220 mail\r\n",
+}
+
+
+@pytest.mark.parametrize("what", NOT_OF_A_REGISTRY)
+def test_what_no_registry_says_is_an_outage(what: str) -> None:
+    """A proxy in front of it says so while the registry is down: the records are not at fault."""
+
+    class Other(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.request.sendall(NOT_OF_A_REGISTRY[what])
+
+    with TCPServer(("127.0.0.1", 0), Other) as other:
+        Thread(target=other.handle_request).start()
+        with pytest.raises(SchemaRegistryUnavailableError, match="the schema registry"):
+            SchemaRegistry(f"http://127.0.0.1:{other.server_address[1]}").schema(1)
+
+
+def test_a_password_may_have_any_character(server: Registry) -> None:
+    SchemaRegistry(server.url.replace("//", "//ada%40x:se%3Acret%2F@")).id_of("s", '"string"')
+    assert server.login == "Basic " + base64.b64encode(b"ada@x:se:cret/").decode()
+
+
+def test_an_address_of_ip_version_6_keeps_its_brackets() -> None:
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::1", 0))
+        url = f"http://[::1]:{taken.getsockname()[1]}"
+        with pytest.raises(
+            SchemaRegistryUnavailableError, match=re.escape(f"the schema registry at {url} did not answer")
+        ):
+            SchemaRegistry(url).schema(1)
+
+
+@pytest.mark.parametrize("url", ["localhost:8081", "ftp://host", "http://", "http://host:port", "http://[::1"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="has a URL such as"):
         SchemaRegistry(url)

@@ -116,6 +116,19 @@ def _begin_anew(on_broker: Command, topic: str) -> None:
     assert changelog not in on_broker("topics", "list").out
 
 
+def test_topics_of_an_application_with_a_longer_name_are_not_deleted(on_broker: Command, topic: str) -> None:
+    own, others = f"{topic}-app-counts-changelog", f"{topic}-app-eu-counts-changelog"
+    on_broker("topics", "create", topic, own, others, "--partitions", 1)
+    for group in (f"{topic}-app", f"{topic}-app-eu"):
+        done = on_broker("groups", "reset-offsets", group, "--to-earliest", "--topic", topic, "--execute")
+        assert done.code == 0
+    reset = ("groups", "reset-offsets", f"{topic}-app", "--to-earliest", "--delete-internal-topics")
+    assert f"would delete topic {own}" in on_broker(*reset).err
+    done = on_broker(*reset, "--execute")
+    assert (f"deletes topic {own}" in done.err, others in done.err) == (True, False)
+    assert [name in on_broker("topics", "list").out for name in (own, others)] == [False, True]
+
+
 def test_mistakes(on_broker: Command, streams: KafkaStreams, running: threading.Event, topic: str) -> None:
     group = f"{topic}-app"
     with streams:

@@ -379,6 +379,74 @@ def test_what_was_taken_fails_together() -> None:
         assert [each.value for each in test.driver.producer_history] == [b"0", b"1", b"2"]
 
 
+def test_the_current_event_is_that_of_the_last_value_taken() -> None:
+    """What was filtered out behind it was nobody's: a reply would go to whoever asked for that."""
+    app = an_app()
+    seen: list[Any] = []
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def take(stream: Any) -> AsyncIterator[int]:
+        async for numbers in stream.filter(lambda number: number != 2).take(10, within=3600):
+            event = stream.current_event
+            seen.append((numbers, event.value, event.message.offset))
+            yield sum(numbers)
+
+    with TestApp(app) as test:
+        give(test, [b"1", b"2"])
+        test.driver.commit()
+        assert seen == [([1], 1, 0)]
+
+
+def test_acknowledging_the_current_event_of_a_list_is_not_another_ones() -> None:
+    app = an_app()
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def take(stream: Any) -> None:
+        async for _ in stream.noack().filter(lambda number: number != 2).take(10, within=3600):
+            stream.current_event.ack()
+
+    with TestApp(app) as test:
+        (task,) = test.driver._tasks
+        give(test, [b"1", b"2"])
+        assert task.prepare_commit().offsets["numbers", 0][0] == 2
+
+
+def test_values_before_one_whose_processor_raises_are_taken() -> None:
+    app = an_app()
+    seen: list[Any] = []
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def take(stream: Any) -> None:
+        async for numbers in stream.filter(lambda number: 1 / (number - 3)).take(4, within=3600):
+            seen.append((numbers, stream.current_event.value))
+
+    with TestApp(app, {"errors.dead.letter.queue.topic.name": "letters"}) as test:
+        give(test, [b"%d" % number for number in range(1, 7)])
+        test.driver.commit()
+        assert seen == [([1, 2], 2), ([4, 5, 6], 6)]
+        assert [each.value for each in test.driver.producer_history] == [b"3"]
+
+
+class Telling(faust.App):
+    """An application that hears of errors, and fails at it."""
+
+    async def _on_agent_error(self, agent: Any, error: BaseException) -> None:
+        raise LookupError("nobody to tell")
+
+
+def test_an_agent_whose_on_error_raises_ends_the_application() -> None:
+    app = Telling("shop", broker="kafka://localhost:9092")
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def count(stream: Any) -> None:
+        async for number in stream:
+            raise ValueError(number)
+
+    said = r"^on_error of agent .* raised LookupError: nobody to tell, when it was told ValueError: 1"
+    with TestApp(app) as test, pytest.raises(ProcessingError, match=said):
+        test.send("numbers", value=1)
+
+
 def test_agents_send_to_each_other_and_can_not_wait_for_answers() -> None:
     app = an_app()
     seen: list[int] = []

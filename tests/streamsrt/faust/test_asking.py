@@ -57,6 +57,50 @@ def test_a_task_asks_and_maps_and_joins() -> None:
     assert seen == [8, [2, 4, 6], [10, 12], [14, 16], [18]]
 
 
+def test_what_is_no_answer_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """Others may write to the topic. The answer that came with it is not lost."""
+    app, seen = an_app(), []
+    other = app.topic("own-replies", value_serializer="raw")
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def double(numbers: Any) -> AsyncIterator[int]:
+        async for number in numbers:
+            for raw in (b"{", b"[]", b'{"value": {"__faust": {"ns": "no.such.Model"}}, "correlation_id": "1"}'):
+                await other.send(value=raw)
+            yield number * 2
+
+    @app.task
+    async def ask() -> None:
+        async for value in double.map([4], reply_to="own-replies"):
+            seen.append(value)
+
+    with TestApp(app) as test:
+        ticks(test, 20)
+    assert seen == [8]
+    assert "can't be read as one, and is passed over: b'{'" in caplog.text
+
+
+def test_a_timer_that_waits_for_an_answer_does_not_begin_again() -> None:
+    """With faust, it has one call at a time, too. Each would ask anew."""
+    app, seen = an_app(), []
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def silent(numbers: Any) -> AsyncIterator[int]:
+        async for number in numbers:
+            seen.append(number)
+            if number < 0:
+                yield number
+
+    @app.timer(1.0)
+    async def ask() -> None:
+        await silent.ask(4)
+
+    with TestApp(app) as test:
+        for _ in range(3):
+            test.driver.advance_wall_clock_time(1_000)
+    assert seen == [4]
+
+
 def test_a_commit_does_not_wait_for_a_timer_that_asks() -> None:
     app, seen = an_app(), []
     double = doubling(app)

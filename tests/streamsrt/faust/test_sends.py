@@ -97,6 +97,38 @@ def test_partition_timestamp_and_headers_are_those_given() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"headers": {"h": 5}}, "the header 'h' is 5, which is int, not bytes"),
+        ({"headers": {5: b"x"}}, "the name 5 of a header is int, not str"),
+        ({"timestamp": "now"}, "type str doesn't define __round__ method"),
+        ({"timestamp": float("nan")}, "cannot convert float NaN to integer"),
+        ({"timestamp": 1e300}, "the timestamp 1e+300 of a send is no time: give seconds since 1970"),
+        ({"partition": "0"}, "'str' object cannot be interpreted as an integer"),
+    ],
+)
+def test_what_can_not_be_sent_fails_in_the_agent_and_leaves_the_other_sends_alone(given: Any, reason: str) -> None:
+    app, failed = an_app(), []
+    out = app.topic("out", value_type=int)
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def relay(stream: Any) -> None:
+        async for number in stream:
+            try:
+                await out.send(value=number, **(given if number == 1 else {}))
+            except (TypeError, ValueError) as error:
+                failed.append(str(error))
+
+    with TestApp(app) as test:
+        (task,) = test.driver._tasks
+        task.add_batch("numbers", 0, RecordColumns([None] * 3, [b"0", b"1", b"2"], [0] * 3, 0, 3))
+        task.process(100, 0, finishes=False)
+        test.driver.commit()
+        assert test.received("out") == [(None, 0), (None, 2)]
+    assert failed == [reason]
+
+
 def test_events_are_forwarded_as_they_came_and_sent_anew() -> None:
     async def send(app: Any, event: Any) -> None:
         await event.forward("out", partition=0)

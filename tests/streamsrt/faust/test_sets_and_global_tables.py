@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from streamsrt.errors import ProcessingError, UserError
+from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
@@ -16,6 +17,7 @@ require_faust()
 import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.tables import GlobalRows  # noqa: E402
 
 
 def visits(app: faust.App, change: Any) -> Any:
@@ -262,6 +264,58 @@ def test_a_global_table_has_the_rows_of_all_partitions() -> None:
         test.driver.advance_wall_clock_time(10_000)
     both = [("a", 1), ("b", 2)]
     assert seen == [("a", 1, True, both, 2), ("x", 0, False, both, 2)] * 2 + [both]
+
+
+def test_a_deleted_row_of_a_global_table_does_not_come_back() -> None:
+    """The changelog brings the deletion later, when it is committed."""
+    app, seen = an_app(), []
+    counts = app.GlobalTable("counts", default=int, key_type=str)
+
+    @app.agent(app.topic("orders", key_type=str, value_type=int))
+    async def count(stream: Any) -> None:
+        async for key, number in stream.items():
+            if number:
+                counts[key] += number
+            else:
+                del counts[key]
+                seen.append((key in counts, list(counts.items())))
+
+    with TestApp(app) as test:
+        test.send("orders", key="a", value=5)
+        test.driver.commit()
+        (task,) = test.driver._tasks
+        task.add_batch("orders", 0, RecordColumns([b"a"] * 3, [b"0", b"1", b"0"], [0] * 3, 1, 3))
+        task.process(100, 0, finishes=False)
+        test.send("orders", key="a", value=2)
+        test.driver.commit()
+        assert test.table("counts") == {"a": 2}
+    assert seen == [(False, [])] * 2
+
+
+def test_deletions_that_have_come_back_are_forgotten() -> None:
+    shared = dict.fromkeys(range(10_000), 1)
+
+    class Kept:
+        def __init__(self, rows: dict[Any, Any]) -> None:
+            self.rows = rows
+
+        def get(self, key: object, /) -> object:
+            return self.rows.get(key)
+
+        def put(self, key: object, value: object, /) -> None: ...
+
+        def all(self) -> Any:
+            return iter(self.rows.items())
+
+        def approximate_num_entries(self) -> int:
+            return len(self.rows)
+
+    rows = GlobalRows(Kept({}), Kept(shared))
+    for key in range(10_000):
+        rows.put(key, None)
+        assert rows.get(key) is None
+        del shared[key]
+    assert len(rows._deleted) < 2_000
 
 
 def test_several_sets_have_a_manager() -> None:

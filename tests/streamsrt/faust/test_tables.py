@@ -16,7 +16,7 @@ require_faust()
 import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
-from streamsrt.faust.tables import store_of  # noqa: E402
+from streamsrt.faust.tables import TableRows, store_of  # noqa: E402
 
 
 class Order(faust.Record):
@@ -260,3 +260,28 @@ def test_an_application_runs_once_at_a_time() -> None:
         assert test.table("totals") == {"a": 1}
     with TestApp(app) as again:
         again.send("orders", value="a")
+
+
+def test_a_table_is_cleared_with_one_look_at_its_rows() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.rows: dict[Any, Any] = dict.fromkeys(range(100), 1)
+            self.looks = 0
+
+        def get(self, key: object, /) -> object:
+            return self.rows.get(key)
+
+        def put(self, key: object, value: object, /) -> None:
+            assert value is None
+            del self.rows[key]
+
+        def all(self) -> Any:
+            self.looks += 1
+            return iter(list(self.rows.items()))
+
+        def approximate_num_entries(self) -> int:
+            return len(self.rows)
+
+    kept = Kept()
+    TableRows(lambda: kept, lambda _: None).clear()
+    assert (kept.rows, kept.looks) == ({}, 1)

@@ -22,9 +22,18 @@ from streamsrt.http.pages import PIECE_ROWS, Page, QueryRefusedError, Row
 from streamsrt.http.server import HttpServer, application, bound_socket
 from streamsrt.membership.values import Endpoint
 from streamsrt.queries.routing import Routing, StoreDirectory
-from streamsrt.queries.values import FailureReason, HostInfo, Position, QueryResult, StateQueryResult
+from streamsrt.queries.values import (
+    FailureReason,
+    HostInfo,
+    Position,
+    Query,
+    QueryResult,
+    StateQueryResult,
+    TimestampedKeyQuery,
+)
 from streamsrt.runtime.values import Progress, State
 from topology import StreamsBuilder, serdes
+from topology.spec.stores import ValueAndTimestamp
 
 PATIENCE_S = 60
 ROWS = [(f"key-{number}", number) for number in range(3_000)]
@@ -45,14 +54,25 @@ class Store:
         self.asked = threading.Semaphore(0)
         self.breaks_after: int | None = None
         self.has_it = True
+        self.behind = False
 
-    def query(self, *_: Any, **__: Any) -> StateQueryResult[Any]:
+    def query(self, store: str, query: Query, **_: Any) -> StateQueryResult[Any]:
         self.asked.release()
+        if self.behind:
+            return StateQueryResult(
+                {
+                    0: QueryResult(
+                        failure_reason=FailureReason.NOT_UP_TO_BOUND, failure_message="in-0 is at no known offset"
+                    )
+                }
+            )
         if not self.has_it:
             return StateQueryResult(
                 {0: QueryResult(failure_reason=FailureReason.NOT_ACTIVE, failure_message="elsewhere")}
             )
         assert self.let_go.wait(PATIENCE_S)
+        if isinstance(query, TimestampedKeyQuery):
+            return StateQueryResult({0: QueryResult(ValueAndTimestamp(7, 1), Position({"in": {0: 7}}))})
         return StateQueryResult({0: QueryResult(self.rows(), Position({"in": {0: 7}}))})
 
     def rows(self) -> Iterator[tuple[str, int]]:
@@ -110,6 +130,28 @@ def test_probes_and_what_others_ask_are_answered_while_queries_wait(store: Store
         store.let_go.set()
         assert forwarded.result()[0] == 200
         assert sorted(each.result()[0] for each in waiting) == [200] * 68 + [503] * 52
+
+
+@pytest.mark.parametrize("path", ["/stores/counts/keys/a", "/stores/counts/range"])
+def test_what_a_standby_does_not_contain_comes_from_the_active_task(store: Store, address: str, path: str) -> None:
+    """A standby does not know how far the input was read, whatever it contains."""
+    params = "stale=true&position=%7B%22in%22%3A%7B%220%22%3A7%7D%7D"
+    store.behind = True
+    status, body = get(address, f"{path}?{params}")
+    assert (status, body["error"]) == (412, "NOT_UP_TO_BOUND"), "nobody else has it"
+    store.routing.own_host = HostInfo("127.0.0.1", 8080)
+    store.routing.update({Endpoint("127.0.0.1", 8080): (frozenset({("in", 0)}), frozenset())})
+    assert get(address, f"{path}?{params}") == (status, body), "the active task is here, and behind"
+    listening = bound_socket("127.0.0.1:0")
+    active = Store()
+    active.let_go.set()
+    server = HttpServer(application(cast(Instance, active)), listening)
+    try:
+        store.routing.update({Endpoint(*listening.getsockname()): (frozenset({("in", 0)}), frozenset())})
+        assert get(address, f"{path}?{params}&limit=1")[0] == 200
+        assert get(address, path + "?position=%7B%22in%22%3A%7B%220%22%3A7%7D%7D")[0] == 412, "here is the active one"
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize("path", ["/stores/counts/keys/a", "/stores/counts/range"])

@@ -15,6 +15,8 @@ from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import Headers, RecordColumns
 from tests.streamsrt.operators.programs import Written, final_rows, new_task
 from topology import Processor, ProcessorContext, PunctuationType, Record, Store, StreamsBuilder, Topology, serdes
+from topology.spec.stores import ValueAndTimestamp
+from topology.spec.windows import Windowed
 
 CONFIG = {"application.id": "shop", "app.limit": 3, "app.mode": "strict", "default.key.serde": "string"}
 
@@ -243,3 +245,49 @@ def test_a_processor_right_behind_its_source_does_what_it_does_behind_a_step(wit
     failed = "failed_deserialization", "failed_processing", "failed_production"
     assert all(direct[3][name] > 10 for name in failed)
     assert direct == ran(False)
+
+
+class Keeps(Processor[str, Any, str, object]):
+    """Keeps each value in its store. ``arguments``: what its store wants beside key and value."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def init(self, context: ProcessorContext[str, object]) -> None:
+        self.store: Any = context.get_state_store("kept")
+
+    def process(self, record: Record[str, Any]) -> None:
+        match self.kind:
+            case "session":
+                self.store.put(Windowed(record.key, 0, 5), record.value)
+            case "window" | "versioned":
+                self.store.put(record.key, record.value, 0)
+            case "timestamped":
+                self.store.put(record.key, ValueAndTimestamp(record.value, 3))
+            case _:
+                self.store.put(record.key, record.value)
+
+
+KEPT: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "timestamped": {"timestamped": True},
+    "limited": {"max_entries": 2},
+    "window": {"kind": "window", "retention": 60_000, "window_size": 1_000},
+    "session": {"kind": "session", "retention": 60_000},
+    "versioned": {"kind": "versioned", "retention": 60_000},
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_value_that_can_not_be_written_is_a_fault_of_its_record(kind: str) -> None:
+    """The handler may skip it, and the row stays what it was."""
+    builder = StreamsBuilder()
+    builder.add_state_store(Store("kept", key=serdes.string, value=serdes.long, **KEPT[kind]))
+    source = builder.stream("in", key=serdes.string, value=serdes.json)
+    source.process(lambda: Keeps(kind), stores=["kept"])
+    with TopologyTestDriver(builder.build(), {"processing.exception.handler": "continue"}) as driver:
+        topic = driver.create_input_topic("in", serdes.string, serdes.json)
+        for key, value in (("a", 1), ("a", "text"), ("b", "text"), ("c", 3)):
+            topic.pipe_input(key, value)
+        rows = [(each.key and each.key[:1], each.value) for each in driver.producer_history]
+        assert rows == [(b"a", bytes(7) + b"\1"), (b"c", bytes(7) + b"\3")]
