@@ -114,6 +114,14 @@ def test_one_that_runs_has_not_ended(tmp_path: Path) -> None:
     assert read(process.stdout) == read(process.stderr) == ""
 
 
+def test_what_is_no_test_starts_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_VERSION")
+    process = start_python(["-c", "print('as always')"], cwd=tmp_path)
+    assert isinstance(process, subprocess.Popen)
+    assert process.communicate(timeout=60.0) == ("as always\n", "")
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("name", ["PYTHONHASHSEED", "LD_PRELOAD"])
 def test_what_takes_effect_at_the_start_of_python_starts_it(tmp_path: Path, name: str) -> None:
     process = start_python(

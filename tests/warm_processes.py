@@ -4,7 +4,8 @@
    of imports, of the start itself and of the environment of Python start Python.
 2. All copies of one template have its hash seed. Two templates take turns, so that the members of a group differ as they do
    when each of them is started alone.
-3. Where Python would start differently, by a variable of the environment, it is started.
+3. Where Python would start differently, by a variable of the environment, it is started, as it is for benchmarks and
+   whatever else is no test.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def start_python(
 ) -> Started:
     """Starts ``python -c CODE ...`` or ``python -m MODULE ...``."""
     surroundings = dict(os.environ if environment is None else environment)
-    if _of_the_start(surroundings) != _of_the_start(os.environ):
+    if "PYTEST_VERSION" not in os.environ or _of_the_start(surroundings) != _of_the_start(os.environ):
         return subprocess.Popen(
             [sys.executable, *arguments],
             stdin=stdin,
