@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 
-.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic test-native lint types contracts check bench bench-quick clean requirements dist tutorial docs
+.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic test-native compiled-tests lint types mypy basedpyright contracts check bench bench-quick clean requirements dist tutorial docs
 
 $(BIN)/python:
 	python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv $(VENV)
@@ -38,6 +38,11 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
 PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
 
+# All tests, compiled for pytest once: else each of those that run at once would do it, the first time. What can't be
+# collected is reported by the run.
+compiled-tests: $(STAMP)
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true
+
 # Fast feedback: no brokers, processes or waiting, and at most twenty cases of each parametrized test. Two at once: none waits.
 quick: $(STAMP)
 	$(PYTEST) -n 2 --layer quick
@@ -68,8 +73,12 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 # Users check their programs with mypy or pyright: the examples pass both (tests/topology/test_typing.py has more).
-types: $(STAMP)
+types: mypy basedpyright
+
+mypy: $(STAMP)
 	$(BIN)/mypy
+
+basedpyright: $(STAMP)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python examples
 
 contracts: $(STAMP)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 
 from tests.kafka_server import VERSION, KafkaServer, free_ports, missing_tools
 from tests.tcp_proxy import TcpProxy
+from tests.warm_processes import Started, start_python
 
 QUICK_GROUPS = {
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -67,7 +67,7 @@ class BundledBroker:
         if proxy is not None:
             proxy.target_port = self.port
             self._settings["advertised.port"] = str(proxy.port)
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Started | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -75,21 +75,11 @@ class BundledBroker:
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            "coordinator",
-            "--data-dir",
-            str(self.folder / "data"),
-            "--port",
-            str(self.port),
-        ]
+        arguments = ["-m", "coordinator", "--data-dir", str(self.folder / "data"), "--port", str(self.port)]
         for key, value in self._settings.items():
-            command += ["--config", f"{key}={value}"]
-        with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
-            )
+            arguments += ["--config", f"{key}={value}"]
+        with (self.folder / "server.log").open("a", encoding="utf-8") as log:
+            self._process = start_python(arguments, cwd=ROOT, stderr=log)
         assert self._process.stdout is not None
         address = self._process.stdout.readline().strip()
         if not address:

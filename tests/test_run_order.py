@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -43,14 +42,16 @@ class Collected:
         self.items = list(items)
 
 
-@pytest.fixture
-def items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[pytest.Item]:
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  share\n  kafka\n  spark\n  slow\n")
-    (tmp_path / "test_module.py").write_text(MODULE)
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> list[pytest.Item]:
+    folder = tmp_path_factory.mktemp("order")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  share\n  kafka\n  spark\n  slow\n")
+    (folder / "test_module.py").write_text(MODULE)
     found = Collected()
     without = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:terminal", "--import-mode=importlib")
-    code = pytest.main(["--collect-only", *without, "--rootdir", str(tmp_path), str(tmp_path)], plugins=[found])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTEST_ADDOPTS", raising=False)
+        code = pytest.main(["--collect-only", *without, "--rootdir", str(folder), str(folder)], plugins=[found])
     assert code == pytest.ExitCode.OK
     assert len(found.items) == 125
     return found.items

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures_brokers import ROOT, BundledBroker
-from tests.system.processes import COMMAND_LINE, PATIENCE_S, wait_until
+from tests.system.processes import IN_PYTHON, PATIENCE_S, wait_until
+from tests.warm_processes import Started, run_python, start_python
 
 PAGE = ROOT / "docs" / "upgrades.md"
 REFUSED = 2
@@ -33,7 +33,7 @@ class Terminal:
         self._folder = folder
         self._environment = {**os.environ, "STREAMSRT_BOOTSTRAP_SERVERS": address, "PYTHONPATH": f"{folder}:{ROOT}"}
         self._open = ExitStack()
-        self.jobs: list[subprocess.Popen[bytes]] = []
+        self.jobs: list[Started] = []
         self.said: dict[str, tuple[int, str]] = {}
 
     def do(self, line: str) -> None:
@@ -42,17 +42,14 @@ class Terminal:
             job.send_signal(signal.SIGTERM)
             assert job.wait(PATIENCE_S) == 0
             return
-        words = [*COMMAND_LINE, *shlex.split(line.removesuffix(" &"))[1:]]
+        words = [*IN_PYTHON, *shlex.split(line.removesuffix(" &"))[1:]]
         if line.endswith(" &"):
-            log = self._open.enter_context((self._folder / f"job-{len(self.jobs) + 1}.log").open("wb"))
-            job = subprocess.Popen(
-                words, cwd=self._folder, env=self._environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            log = self._open.enter_context((self._folder / f"job-{len(self.jobs) + 1}.log").open("w"))
+            self.jobs.append(
+                start_python(words, cwd=self._folder, environment=self._environment, stdout=log, stderr=log)
             )
-            self.jobs.append(job)
             return
-        done = subprocess.run(
-            words, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE_S
-        )
+        done = run_python(words, cwd=self._folder, environment=self._environment, timeout_s=PATIENCE_S)
         self.said[line] = done.returncode, done.stdout + done.stderr
 
     def epochs(self) -> dict[int, int]:

@@ -7,7 +7,6 @@ from exactly the state that the one before had committed.
 from __future__ import annotations
 
 import signal
-import subprocess
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -18,7 +17,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.interop.java_instances import JavaInstance
 from tests.system.cluster import Cluster, Row
-from tests.system.processes import COMMAND_LINE, ROOT, AppProcess, environment, wait_until
+from tests.system.processes import IN_PYTHON, ROOT, AppProcess, environment, wait_until
+from tests.warm_processes import run_python
 
 PATIENCE_S = 120.0
 PARTITIONS = 4
@@ -43,14 +43,11 @@ def take_over(
         ("run", "--workers", "1"),
         ("commit", "--execute"),
     ):
-        done = subprocess.run(
-            [*COMMAND_LINE, "backfill", *words, "--dir", str(plan)],
-            env={**environment(ROOT), **surroundings},
+        done = run_python(
+            [*IN_PYTHON, "backfill", *words, "--dir", str(plan)],
+            environment={**environment(ROOT), **surroundings},
             cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=5 * PATIENCE_S,
-            check=False,
+            timeout_s=5 * PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
 

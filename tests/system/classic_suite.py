@@ -17,17 +17,26 @@ STREAMS_GROUPS = (
 BEFORE = "it is about what is refused before an instance joins"
 BROKER = "it is about a broker that lacks streams groups"
 AT_ONCE = "a static member of a classic group that was killed and comes back goes on at once"
+ITS_END = "calls under way end before an instance leaves; test_failures stops one that leaves a classic group"
+OWN_DISK = "it is about the instance's own disk"
+RECORDS = "it is about single records, which are handled the same whoever assigns the tasks"
 SESSION = "how long a killed member stays is its own setting in a classic group"
 
 NOT_IN_CLASSIC_GROUPS: Mapping[str, str] = {
     "test_bad_days::test_a_first_version_without_its_source_topics_may_be_corrected": OWN_PROTOCOL,
+    "test_bad_days::test_a_state_file_is_damaged": OWN_DISK,
     "test_bad_days::test_input_that_comes_while_an_internal_topic_is_deleted_is_not_lost": OWN_PROTOCOL,
+    "test_bad_days::test_the_disk_is_full": OWN_DISK,
+    "test_bad_days::test_the_state_directory_can_not_be_written": OWN_DISK,
     "test_bad_input::test_a_broker_that_is_too_old": BROKER,
     "test_bad_input::test_a_broker_without_streams_groups": BROKER,
+    "test_bad_input::test_a_processor_can_not_be_closed": ITS_END,
+    "test_bad_input::test_a_record_is_not_deserialisable": RECORDS,
     "test_bad_input::test_a_setting_has_a_typing_mistake": BEFORE,
     "test_bad_input::test_a_setting_has_a_typing_mistake_in_a_program": BEFORE,
     "test_bad_input::test_nobody_answers_at_the_address": BEFORE,
     "test_bad_input::test_something_else_answers_at_the_address": BEFORE,
+    "test_bad_input::test_the_state_directory_is_in_use": OWN_DISK,
     "test_bad_input::test_the_topology_has_a_mistake": BEFORE,
     "test_bad_input::test_there_is_no_such_module": BEFORE,
     "test_classic_group": OWN_PROTOCOL,
@@ -35,7 +44,9 @@ NOT_IN_CLASSIC_GROUPS: Mapping[str, str] = {
     "test_demo": OWN_PROTOCOL,
     "test_frozen_disk": "no application of it joins a group",
     "test_in_flight": OWN_PROTOCOL,
+    "test_interrupted": ITS_END,
     "test_protocol_change": OWN_PROTOCOL,
+    "test_refused_records": RECORDS,
     "test_refused_version": OWN_PROTOCOL,
     "test_send_back": SESSION,
     "test_static_members::test_after_a_kill_it_waits_for_its_own_session_to_end": AT_ONCE,

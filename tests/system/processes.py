@@ -18,8 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.warm_processes import Started, run_python, start_python
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-COMMAND_LINE = (sys.executable, "-c", "from streamsrt.cli import main; main()")
+IN_PYTHON = ("-c", "from streamsrt.cli import main; main()")
+COMMAND_LINE = (sys.executable, *IN_PYTHON)
 PATIENCE_S = 300.0
 CLASSIC_SETTINGS: Mapping[str, object] = {
     "group.protocol": "classic",
@@ -58,18 +61,10 @@ def run_command(
     *arguments: str | Path, stdin: str = "", timeout_s: float = PATIENCE_S, cwd: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
     """One command of the command line, to its end."""
-    command = [*COMMAND_LINE, *map(str, arguments)]
+    command = [*IN_PYTHON, *map(str, arguments)]
     if arguments[0] == "run" and Joining.protocol == "classic" and "group.protocol" not in " ".join(command):
         command += [f"--config={key}={value}" for key, value in CLASSIC_SETTINGS.items()]
-    return subprocess.run(
-        command,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        cwd=cwd,
-        env=environment(cwd),
-    )
+    return run_python(command, cwd=cwd, environment=environment(cwd), stdin=stdin, timeout_s=timeout_s)
 
 
 def environment(cwd: Path) -> dict[str, str]:
@@ -152,7 +147,7 @@ class AppProcess:
         ]
         for key, value in with_protocol(configs or {}).items():
             self._arguments += ["--config", f"{key}={value}"]
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Started | None = None
         self._readers: list[threading.Thread] = []
         self._changed = threading.Condition()
         self._lines: list[Progress] = []
@@ -169,15 +164,10 @@ class AppProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "stderr.log").touch()
         self._lines, self._ended = [], False
-        self._process = subprocess.Popen(
-            [*COMMAND_LINE, *self._arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
+        self._process = start_python(
+            [*IN_PYTHON, *self._arguments],
             cwd=self._cwd,
-            env={**environment(self._cwd), **self._surroundings},
+            environment={**environment(self._cwd), **self._surroundings},
         )
         self._readers = [
             threading.Thread(target=read, args=(self._process,), daemon=True) for read in (self._read, self._keep_log)
@@ -186,7 +176,7 @@ class AppProcess:
             reader.start()
         return self
 
-    def _keep_log(self, process: subprocess.Popen[str]) -> None:
+    def _keep_log(self, process: Started) -> None:
         """Through a pipe: the process may have no room for files of its own."""
         assert process.stderr is not None
         with (self.folder / "stderr.log").open("a", encoding="utf-8") as log:
@@ -194,7 +184,7 @@ class AppProcess:
                 log.write(line)
                 log.flush()
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
+    def _read(self, process: Started) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             with self._changed:

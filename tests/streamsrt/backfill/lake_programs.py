@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from streamsrt.backfill import Archive, Backfill
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
+from tests.warm_processes import run_python
 
 COLUMNS = {
     "key": "airline",
@@ -36,13 +35,11 @@ def of_the_archive(scene: Scene) -> Backfill:
 
 def said_by(program: str, scene: Scene) -> list[str]:
     """Runs a module of this package to its end; the lines that it prints."""
-    ended = subprocess.run(
-        [sys.executable, "-m", f"tests.streamsrt.backfill.{program}", scene.servers, str(scene.folder)],
+    ended = run_python(
+        ["-m", f"tests.streamsrt.backfill.{program}", scene.servers, str(scene.folder)],
         cwd=scene.folder,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE_S,
+        environment={**os.environ, "PYTHONPATH": str(_ROOT)},
+        timeout_s=_PATIENCE_S,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()

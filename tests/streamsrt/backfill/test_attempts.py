@@ -27,6 +27,7 @@ from streamsrt.client.values import TopicPartition
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.test_engine_local import attempts_in, kept_by, lines, planned
+from tests.warm_processes import run_python
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 300
@@ -42,13 +43,7 @@ def test_an_attempt_and_a_run_that_resumes_at_each_step_of_both(tmp_path: Path, 
         run_task(backfill.directory, task.id)
     (tmp_path / "cases").mkdir()
     arguments = [str(backfill.directory), str(tmp_path / "cases"), str(PAIRS)]
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.streamsrt.backfill.interleaving", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-    )
+    ended = run_python(["-m", "tests.streamsrt.backfill.interleaving", *arguments], cwd=ROOT, timeout_s=800)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout.split()[0]) > PAIRS + 10
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.fixtures_brokers import ROOT
 from tests.streamsrt.faust.committed import Row, committed_rows
+from tests.warm_processes import Started, start_python
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 PATIENCE_S = 300
@@ -167,15 +167,15 @@ class Side:
             producer.produce(f"{name}-in-{self.name}", raw, key, **place)
         assert producer.flush(PATIENCE_S) == 0
 
-    def start(self, name: str, *settings: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *settings: str) -> Started:
         """The program, by Faust or here."""
         path = f"{ROOT}{os.pathsep}{PROGRAMS}"
         environment = {**os.environ, "BROKER": self._address, "SIDE": self.name, "PYTHONPATH": path}
         ours = ("-m", "streamsrt", "faust", "run", f"{name}:app", "--state-dir", f"state-{name}", *settings)
         theirs = ("-m", "faust", "-A", f"{name}:app", "worker", "-l", "info", "--without-web")
-        with (self.folder / f"{name}.log").open("ab") as log:
-            command = [sys.executable, *(theirs if self.name == "faust" else ours)]
-            return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        with (self.folder / f"{name}.log").open("a", encoding="utf-8") as log:
+            command = theirs if self.name == "faust" else ours
+            return start_python(command, cwd=self.folder, environment=environment, stdout=log, stderr=log)
 
     def is_done(self, name: str) -> bool:
         """Whether all of its input is committed, and its results are there."""
@@ -192,7 +192,7 @@ class Side:
         finally:
             consumer.close()
 
-    def wait(self, name: str, process: subprocess.Popen[bytes]) -> None:
+    def wait(self, name: str, process: Started) -> None:
         """Until the program has done everything; then it is told to stop."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:

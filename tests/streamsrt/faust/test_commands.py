@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.fixtures_brokers import ROOT, BundledBroker
 from tests.streamsrt.faust.committed import committed_rows
 from tests.streamsrt.faust.needed import require_faust
+from tests.warm_processes import run_python
 
 require_faust()
 
@@ -51,10 +51,8 @@ PATIENCE_S = 120
 def run(folder: Path, *arguments: str, broker: str = "localhost:1") -> subprocess.CompletedProcess[str]:
     (folder / "commanded.py").write_text(PROGRAM, encoding="utf-8")
     environment = {**os.environ, "BROKER": broker, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "streamsrt", "faust", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    command = ["-m", "streamsrt", "faust", *arguments]
+    return run_python(command, cwd=folder, environment=environment, timeout_s=PATIENCE_S)
 
 
 def test_a_command_sends_what_the_agents_process(bundled_broker: BundledBroker, tmp_path: Path) -> None:

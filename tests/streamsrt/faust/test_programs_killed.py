@@ -19,6 +19,7 @@ from tests.kafka_server import KafkaServer
 from tests.streamsrt.faust.expected import Result, expected, seen
 from tests.streamsrt.faust.needed import require_faust
 from tests.streamsrt.faust.sides import CASES, COUNT, EXACT, PATIENCE_S, Side
+from tests.warm_processes import Started
 
 require_faust()
 
@@ -32,7 +33,7 @@ LOOK_S = 0.02
 
 
 @contextmanager
-def running(side: Side, name: str, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(side: Side, name: str, *settings: str) -> Iterator[Started]:
     """The program, killed at the end of the block."""
     process = side.start(name, *EXACT, *settings)
     try:
@@ -42,7 +43,7 @@ def running(side: Side, name: str, *settings: str) -> Iterator[subprocess.Popen[
         process.wait()
 
 
-def wait_until(side: Side, name: str, process: subprocess.Popen[bytes], condition: Callable[[], bool]) -> None:
+def wait_until(side: Side, name: str, process: Started, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + KILL_PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, side.log(name)

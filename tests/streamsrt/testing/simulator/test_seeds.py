@@ -1,6 +1,6 @@
 """A thousand seeds: five programs, both guarantees, everything that can go wrong at once.
 
-A run has a quarter of them, another one each time, and with ``--full`` all.
+A run has an eighth of them, another one each time, and with ``--full`` all.
 
 A seed that fails says how to repeat it; it becomes a test of its own in ``test_found.py``.
 
@@ -22,7 +22,7 @@ from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ON
 
 pytestmark = pytest.mark.long
 
-_AT_ONCE = 25
+_AT_ONCE = 10
 _EXACTLY_ONCE = {"word count": 200, "stateless": 100, "join": 200, "on close": 100, "suppressed": 100}
 _AT_LEAST_ONCE = {"word count": 100, "stateless": 100, "join": 100}
 
@@ -35,7 +35,7 @@ def test_they_are_a_thousand() -> None:
     assert _AT_ONCE * (len(_parts(_EXACTLY_ONCE)) + len(_parts(_AT_LEAST_ONCE))) == 1_000
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize(("name", "first"), _parts(_EXACTLY_ONCE))
 def test_exactly_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
@@ -50,7 +50,7 @@ def test_exactly_once(name: str, first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(5)
 @pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
 def test_exactly_once_with_standbys(first: int) -> None:
     """Each store has another one that follows its changelog, is compared with it at the end, and takes over meanwhile."""
@@ -67,6 +67,7 @@ def test_exactly_once_with_standbys(first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
 def test_exactly_once_out_of_caches(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are a few records here; they are counted as a whole all the same."""
@@ -83,7 +84,7 @@ def test_exactly_once_out_of_caches(first: int, monkeypatch: pytest.MonkeyPatch)
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize(("name", "first"), _parts(_AT_LEAST_ONCE))
 def test_at_least_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
@@ -98,7 +99,7 @@ def test_at_least_once(name: str, first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(5)
 @pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
 def test_at_least_once_no_count_is_too_low(first: int) -> None:
     """Where no instance goes on after it was given up: each result may be there twice, but no record counts less than
@@ -116,7 +117,7 @@ def test_at_least_once_no_count_is_too_low(first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("name", "first"), _parts({"word count": 50, "join": 50}))
 def test_at_least_once_with_commits_in_parts(name: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With several tasks in an instance, some commits are of a part of them."""

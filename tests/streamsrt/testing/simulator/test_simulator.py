@@ -163,8 +163,9 @@ def test_tasks_that_are_reported_as_closed_before_they_are_have_two_owners() -> 
 
 
 def test_without_fencing_what_a_member_did_that_was_given_up_counts_twice() -> None:
+    # Seed 84 is the first that shows it. Where other code has other runs, a later one does.
     with broken(transactional, "transactional_commit_error", lambda group, request: ErrorCode.NONE):
-        failure = found_out(range(60, 200), exactly_once=True, faults=Faults(freezes=5, cut_offs=5, varied=False))
+        failure = found_out(range(84, 224), exactly_once=True, faults=Faults(freezes=5, cut_offs=5, varied=False))
     assert "instead of" in failure.what or "went back" in failure.what
 
 
@@ -181,7 +182,8 @@ def test_a_store_that_is_written_before_the_transaction_is_committed_counts_twic
             self._commit_transaction(offsets)
 
     with broken(ExactlyOnceCommitter, "commit", write_too_early):
-        failure = found_out(range(60), exactly_once=True, faults=Faults(crashes=8, cut_offs=3, varied=False))
+        # As above: seed 11.
+        failure = found_out(range(11, 71), exactly_once=True, faults=Faults(crashes=8, cut_offs=3, varied=False))
     assert "instead of" in failure.what or "and its changelog" in failure.what
 
 
