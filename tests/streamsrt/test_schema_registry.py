@@ -161,7 +161,7 @@ def test_an_outage_is_no_fault_of_a_record(server: Registry, code: int, where: s
         driver.restart()
         result = driver.create_output_topic("out", serdes.string, serdes.bytes)
         assert result.read_value() in (b"a", letter)
-        assert driver.create_output_topic("letters", serdes.bytes, serdes.bytes).is_empty
+        assert driver.create_output_topic("letters", serdes.bytes, serdes.bytes).is_empty()
 
 
 def test_a_field_of_another_type_is_a_fault_of_the_record(server: Registry) -> None:
