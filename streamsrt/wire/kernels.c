@@ -4,7 +4,7 @@
       are common, and returns None for all others: that code then takes them, and reports what is wrong with them.
    2. Bytes come from the network. No byte is read before its position was compared with the end of the buffer.
    3. No reference is borrowed across code that may run Python: keys and values are bytes, lists are exactly lists, and
-      nothing else is called, but by FirstMessages, which borrows from its caller alone. */
+      nothing else is called, but by MessageReader, which borrows from its caller alone. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -432,8 +432,8 @@ done:
 }
 
 #include "batch_writing.h"
-#include "first_messages.h"
 #include "key_numbers.h"
+#include "message_reading.h"
 #include "placed.h"
 
 /* ------------------------------------------------------------------------------------------------- the module */
@@ -471,7 +471,7 @@ static int fill(PyObject *module)
     }
     if (add_type(module, "KeyNumbers", &key_numbers_spec) < 0 || add_type(module, "WrittenRecords", &written_spec) < 0)
         return -1;
-    return add_type(module, "FirstMessages", &first_messages_spec);
+    return add_type(module, "MessageReader", &message_reader_spec);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};

@@ -164,11 +164,12 @@ class Native(Protocol):
         /,
     ) -> list[Part] | None: ...
 
-    def FirstMessages(  # noqa: N802
+    def MessageReader(  # noqa: N802
         self,
         parse: Callable[[bytes], T],
         otherwise: Callable[[bytes], T],
         again: Callable[[T, bytes], object] | None,
+        indexes: bytes,
         /,
     ) -> Callable[[bytes], T]: ...
 
@@ -313,16 +314,19 @@ def split(
     return None if native is None else native.split(chosen, partition_count, keys, values, timestamps)
 
 
-def first_messages(
-    parse: Callable[[bytes], T], otherwise: Callable[[bytes], T], again: Callable[[T, bytes], object] | None
+def message_reader(
+    parse: Callable[[bytes], T],
+    otherwise: Callable[[bytes], T],
+    again: Callable[[T, bytes], object] | None,
+    indexes: bytes,
 ) -> Callable[[bytes], T] | None:
     """Reads values of Protobuf with a schema registry.
 
-    ``parse`` gets the bytes behind the head of a message that is the first one of its file: a zero, the schema's id in four
-    bytes, and a zero. ``otherwise`` gets all other values. ``again``: makes of a message that nobody has any more what
+    ``parse`` gets the bytes behind the head of a message: a zero, the schema's id in four bytes, and ``indexes``, where the
+    type stands in its file. ``otherwise`` gets all other values. ``again``: makes of a message that nobody has any more what
     ``parse`` would return for these bytes; what was read from it before stays as it was. None where there is no such thing.
     """
-    return None if native is None else native.FirstMessages(parse, otherwise, again)
+    return None if native is None else native.MessageReader(parse, otherwise, again, indexes)
 
 
 def key_numbers() -> Numbers:

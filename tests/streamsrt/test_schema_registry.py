@@ -6,18 +6,26 @@ import base64
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from socketserver import BaseRequestHandler, TCPServer
 from threading import Thread
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, wrappers_pb2
-from google.protobuf.message import EncodeError
+from google.protobuf.message import DecodeError, EncodeError
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from streamsrt.errors import ConfigError, DeserializationError, ProductionError
-from streamsrt.schema_registry import SchemaRegistry, SchemaRegistryError, SchemaRegistryUnavailableError
+from streamsrt.schema_registry import (
+    SchemaRegistry,
+    SchemaRegistryError,
+    SchemaRegistryUnavailableError,
+    _behind_indexes,
+    _schema_id,
+)
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.schema_registry import Registry, running_registry
 from topology import StreamsBuilder, serdes
@@ -82,6 +90,33 @@ def test_protobuf_says_which_message_of_the_file_it_is(server: Registry, message
     assert server.schemas[0]["schemaType"] == "PROTOBUF"
 
 
+@given(
+    message=st.sampled_from(
+        [descriptor_pb2.FileDescriptorSet, wrappers_pb2.StringValue, descriptor_pb2.DescriptorProto.ExtensionRange]
+    ),
+    place=st.sampled_from([b"\0", b"\2\0", b"\2\x0e", b"\4\4\0", b"\4\4", b"\2\x80\1", b"", b"\x80"]),
+    raw=st.sampled_from([b"", b"\x0a\0", b"\x0a\2ab", b"\x08\5", b"\x0a\x7f", b"\0"]),
+    magic=st.sampled_from([0, 0, 1]),
+)
+def test_messages_are_read_whatever_their_place_in_the_file(message: Any, place: bytes, raw: bytes, magic: int) -> None:
+    """The numbers of a message type are passed over, also where they are those of another one, or are longer than needed."""
+    serde = SchemaRegistry("http://localhost").protobuf("orders-value", message, 'syntax = "proto3";')
+    data = bytes([magic, 0, 0, 0, 1]) + place + raw
+
+    def outcome(read: Callable[[bytes], Any]) -> object:
+        try:
+            found = read(data)
+        except (ValueError, DecodeError) as error:
+            return type(error), str(error)
+        return type(found), found.SerializeToString()
+
+    def plainly(value: bytes) -> Any:
+        _schema_id(value)
+        return message.FromString(value[_behind_indexes(value) :])
+
+    assert outcome(serde.deserialize) == outcome(plainly)
+
+
 def test_an_application_with_them(server: Registry) -> None:
     registry = SchemaRegistry(server.url)
     orders = registry.avro("orders-value", schema(CENTS))
@@ -130,7 +165,7 @@ def test_an_outage_is_no_fault_of_a_record(server: Registry, code: int, where: s
         driver.restart()
         result = driver.create_output_topic("out", serdes.string, serdes.bytes)
         assert result.read_value() in (b"a", letter)
-        assert driver.create_output_topic("letters", serdes.bytes, serdes.bytes).is_empty
+        assert driver.create_output_topic("letters", serdes.bytes, serdes.bytes).is_empty()
 
 
 def test_a_field_of_another_type_is_a_fault_of_the_record(server: Registry) -> None:

@@ -42,7 +42,7 @@ class Counted:
 
     def __init__(self, loops: Native) -> None:
         self.again = 0
-        self.read = loops.FirstMessages(wrappers_pb2.StringValue.FromString, refuse, self._again)
+        self.read = loops.MessageReader(wrappers_pb2.StringValue.FromString, refuse, self._again, b"\0")
 
     def _again(self, message: wrappers_pb2.StringValue, data: bytes) -> None:
         self.again += 1
@@ -94,7 +94,7 @@ def test_a_large_message_is_not_held(loops: Native) -> None:
         held.append(weakref.ref(text))
         return text
 
-    read = loops.FirstMessages(parse, refuse, lambda message, data: None)
+    read = loops.MessageReader(parse, refuse, lambda message, data: None, b"\0")
     read(HEAD + b"x" * (FILLED_BYTES_MAX + 1))
     assert held[0]() is None
     read(HEAD + b"x" * FILLED_BYTES_MAX)
@@ -119,7 +119,7 @@ def test_a_reader_that_is_called_while_it_reads(loops: Native) -> None:
             found.append(read(HEAD + b"\x0a\5inner"))
         message.ParseFromString(data)
 
-    read = loops.FirstMessages(wrappers_pb2.StringValue.FromString, refuse, again)
+    read = loops.MessageReader(wrappers_pb2.StringValue.FromString, refuse, again, b"\0")
     for number in range(200):
         message = read(HEAD + wrappers_pb2.StringValue(value=str(number)).SerializeToString())
         assert message.value == str(number)
@@ -136,24 +136,39 @@ def test_no_reference_is_left(loops: Native) -> None:
 
     data = HEAD + b"some text"
     before = sys.getrefcount(data)
-    read = loops.FirstMessages(parse, refuse, None)
+    read = loops.MessageReader(parse, refuse, None, b"\0")
     assert read(data) == b"some text"
     left = sys.getrefcount(kept[0])
     assert left == 2
     with pytest.raises(ValueError, match="not"):
         read(b"\1" + data)
     with pytest.raises(ValueError, match="not"):
-        loops.FirstMessages(refuse, parse, None)(data)
+        loops.MessageReader(refuse, parse, None, b"\0")(data)
     assert sys.getrefcount(data) == before
 
 
+@given(
+    indexes=st.sampled_from([b"\0", b"\x02\x0e", b"\4\4\0", b"\x02\x80\1"]),
+    head=st.binary(max_size=9) | st.tuples(st.just(bytes(5)), st.binary(max_size=4)).map(b"".join),
+    is_whole=st.booleans(),
+)
+def test_values_with_another_head_are_left_to_the_other_function(
+    loops: Native, indexes: bytes, head: bytes, is_whole: bool
+) -> None:
+    data = (bytes(5) + indexes if is_whole else b"") + head
+    read = loops.MessageReader(lambda rest: b"its own: " + rest, lambda value: b"other: " + value, None, indexes)
+    is_own = data[:1] == b"\0" and data[5 : 5 + len(indexes)] == indexes
+    assert read(data) == (b"its own: " + data[5 + len(indexes) :] if is_own else b"other: " + data)
+
+
 def test_it_takes_one_value(loops: Native) -> None:
-    read: Any = loops.FirstMessages(bytes, refuse, None)
+    read: Any = loops.MessageReader(bytes, refuse, None, b"\0")
     for arguments, names in (((), {}), ((HEAD, HEAD), {}), ((HEAD,), {"data": HEAD}), ((), {"data": HEAD})):
         with pytest.raises(TypeError, match="it takes the bytes of one value"):
             read(*arguments, **names)
-    with pytest.raises(TypeError):
-        loops.FirstMessages(bytes)  # type: ignore[call-arg]
+    for wrong in ((bytes,), (bytes, refuse, None, "text")):
+        with pytest.raises(TypeError):
+            loops.MessageReader(*wrong)
 
 
 def test_a_reader_that_its_function_knows_is_freed(loops: Native) -> None:
@@ -162,7 +177,7 @@ def test_a_reader_that_its_function_knows_is_freed(loops: Native) -> None:
             return data
 
     parse: Any = Parse()
-    parse.read = loops.FirstMessages(parse, refuse, None)
+    parse.read = loops.MessageReader(parse, refuse, None, b"\0")
     gone = weakref.ref(parse)
     del parse
     gc.collect()
@@ -301,7 +316,7 @@ def test_what_was_kept_stays_as_it_was(
 ) -> None:
     """The same is done with messages that are all made anew."""
     made = rich_class()
-    read = loops.FirstMessages(made.FromString, refuse, made.ParseFromString)
+    read = loops.MessageReader(made.FromString, refuse, made.ParseFromString, b"\0")
     usual = HEAD + made(text="usual", inner=made(number=5), many=[made(raw=b"x" * 30)] * 2).SerializeToString()
     kept: list[tuple[Any, Any]] = []
     for (value, odd, parts, changes), more in zip(values, gives_up, strict=False):

@@ -1,4 +1,4 @@
-/* Reads values of Protobuf with a schema registry: see FirstMessages in streamsrt/wire/kernels.py.
+/* Reads values of Protobuf with a schema registry: see MessageReader in streamsrt/wire/kernels.py.
 
    1. A message is made by `parse`. To make one takes as long as to fill it: memory of its own, and an object that has it. So
       a message that nobody but this reader knows any more is filled again, by `again`, which clears it before.
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-#define FIRST_HEAD_BYTES 6
+#define SCHEMA_ID_BYTES 5
 #define FILLED_BYTES_MAX 4096
 #define NOT_KEPT_MIN 64
 
@@ -23,13 +23,13 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *parse, *otherwise, *again;
+    PyObject *parse, *otherwise, *again, *indexes;
     Filled filled[2];
     int turn, not_kept;
-} FirstMessages;
+} MessageReader;
 
 /* The message of two values ago with other values in it; NULL, without an error, where that is not to be done. */
-static PyObject *filled_again(FirstMessages *self, Filled *filled, PyObject *rest)
+static PyObject *filled_again(MessageReader *self, Filled *filled, PyObject *rest)
 {
     /* Nobody else finds it there meanwhile. */
     PyObject *message = filled->message;
@@ -51,7 +51,7 @@ static PyObject *filled_again(FirstMessages *self, Filled *filled, PyObject *res
     return NULL;
 }
 
-static PyObject *filled_message(FirstMessages *self, PyObject *rest)
+static PyObject *filled_message(MessageReader *self, PyObject *rest)
 {
     if (self->again == Py_None)
         return PyObject_CallOneArg(self->parse, rest);
@@ -69,20 +69,28 @@ static PyObject *filled_message(FirstMessages *self, PyObject *rest)
     return message;
 }
 
-static PyObject *FirstMessages_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names)
+/* Whether it begins with a zero, the id of a schema, and the indexes of this type. */
+static int has_head(MessageReader *self, PyObject *data)
 {
-    FirstMessages *self = (FirstMessages *)object;
+    size_t size = (size_t)PyBytes_GET_SIZE(self->indexes);
+    if (!PyBytes_CheckExact(data) || (size_t)PyBytes_GET_SIZE(data) < SCHEMA_ID_BYTES + size)
+        return 0;
+    const char *at = PyBytes_AS_STRING(data);
+    return at[0] == 0 && memcmp(at + SCHEMA_ID_BYTES, PyBytes_AS_STRING(self->indexes), size) == 0;
+}
+
+static PyObject *MessageReader_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names)
+{
+    MessageReader *self = (MessageReader *)object;
     if (PyVectorcall_NARGS(flags) != 1 || (names != NULL && PyTuple_GET_SIZE(names) > 0)) {
         PyErr_SetString(PyExc_TypeError, "it takes the bytes of one value");
         return NULL;
     }
     PyObject *data = args[0];
-    if (!PyBytes_CheckExact(data) || PyBytes_GET_SIZE(data) < FIRST_HEAD_BYTES)
+    if (!has_head(self, data))
         return PyObject_CallOneArg(self->otherwise, data);
-    const char *at = PyBytes_AS_STRING(data);
-    if (at[0] != 0 || at[FIRST_HEAD_BYTES - 1] != 0)
-        return PyObject_CallOneArg(self->otherwise, data);
-    PyObject *rest = PyBytes_FromStringAndSize(at + FIRST_HEAD_BYTES, PyBytes_GET_SIZE(data) - FIRST_HEAD_BYTES);
+    Py_ssize_t head = SCHEMA_ID_BYTES + PyBytes_GET_SIZE(self->indexes);
+    PyObject *rest = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + head, PyBytes_GET_SIZE(data) - head);
     if (rest == NULL)
         return NULL;
     PyObject *result = filled_message(self, rest);
@@ -90,22 +98,23 @@ static PyObject *FirstMessages_call(PyObject *object, PyObject *const *args, siz
     return result;
 }
 
-static PyObject *FirstMessages_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+static PyObject *MessageReader_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    PyObject *parse, *otherwise, *again;
-    if (!PyArg_ParseTuple(args, "OOO", &parse, &otherwise, &again))
+    PyObject *parse, *otherwise, *again, *indexes;
+    if (!PyArg_ParseTuple(args, "OOOO!", &parse, &otherwise, &again, &PyBytes_Type, &indexes))
         return NULL;
-    FirstMessages *self = (FirstMessages *)type->tp_alloc(type, 0);
+    MessageReader *self = (MessageReader *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->call = FirstMessages_call;
+    self->call = MessageReader_call;
     self->parse = Py_NewRef(parse);
     self->otherwise = Py_NewRef(otherwise);
     self->again = Py_NewRef(again);
+    self->indexes = Py_NewRef(indexes);
     return (PyObject *)self;
 }
 
-static int FirstMessages_traverse(FirstMessages *self, visitproc visit, void *arg)
+static int MessageReader_traverse(MessageReader *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->parse);
@@ -117,7 +126,7 @@ static int FirstMessages_traverse(FirstMessages *self, visitproc visit, void *ar
 }
 
 /* Functions first become None: what is freed may still call. */
-static int FirstMessages_clear(FirstMessages *self)
+static int MessageReader_clear(MessageReader *self)
 {
     Py_XSETREF(self->parse, Py_NewRef(Py_None));
     Py_XSETREF(self->otherwise, Py_NewRef(Py_None));
@@ -127,11 +136,12 @@ static int FirstMessages_clear(FirstMessages *self)
     return 0;
 }
 
-static void FirstMessages_dealloc(FirstMessages *self)
+static void MessageReader_dealloc(MessageReader *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    FirstMessages_clear(self);
+    MessageReader_clear(self);
+    Py_CLEAR(self->indexes);
     Py_CLEAR(self->parse);
     Py_CLEAR(self->otherwise);
     Py_CLEAR(self->again);
@@ -139,24 +149,24 @@ static void FirstMessages_dealloc(FirstMessages *self)
     Py_DECREF(type);
 }
 
-static PyMemberDef first_messages_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FirstMessages, call), READONLY, NULL},
+static PyMemberDef message_reader_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(MessageReader, call), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot first_messages_slots[] = {
-    {Py_tp_doc, "FirstMessages(parse, otherwise, again)\n--\n\n"
+static PyType_Slot message_reader_slots[] = {
+    {Py_tp_doc, "MessageReader(parse, otherwise, again, indexes)\n--\n\n"
                 "Reads values of Protobuf with a schema registry, see streamsrt.wire.kernels."},
-    {Py_tp_new, FirstMessages_new},
+    {Py_tp_new, MessageReader_new},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_traverse, FirstMessages_traverse},
-    {Py_tp_clear, FirstMessages_clear},
-    {Py_tp_dealloc, FirstMessages_dealloc},
-    {Py_tp_members, first_messages_members},
+    {Py_tp_traverse, MessageReader_traverse},
+    {Py_tp_clear, MessageReader_clear},
+    {Py_tp_dealloc, MessageReader_dealloc},
+    {Py_tp_members, message_reader_members},
     {0, NULL},
 };
 
-static PyType_Spec first_messages_spec = {
-    "_streamsrt_kernels.FirstMessages", sizeof(FirstMessages), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, first_messages_slots,
+static PyType_Spec message_reader_spec = {
+    "_streamsrt_kernels.MessageReader", sizeof(MessageReader), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, message_reader_slots,
 };
