@@ -209,6 +209,7 @@ class Simulation:
         self.loop.call_later(_CHECK_INTERVAL_S, self._check)
         try:
             self.monitor.check_offsets()
+            self.monitor.check_rights(self.instances)
         except ViolationError as violation:
             self._violation = str(violation)
         self._violation = self._broker_failure() or self._violation
@@ -222,6 +223,9 @@ class Simulation:
         """Called after every iteration of an instance's processing thread."""
         try:
             self.monitor.check(instance, self.instances)
+            self.monitor.check_rights(self.instances)
+            if not self.config.is_exactly_once:
+                self.monitor.check_taken_as_committed(instance)
         except ViolationError as violation:
             self._violation = str(violation)
 
@@ -288,6 +292,11 @@ class Simulation:
         """Returns the leader of a classic group while the others wait for its assignment."""
         name = "" if self.broker.life is None else self.broker.life.leader_at_work(self.config.application_id)
         return next((each for each in self.instances if name and each.member_id == name), None)
+
+    def is_known(self, member_id: str) -> bool:
+        """Whether the group has this member, as far as there is a broker that tells."""
+        group = None if self.broker.life is None else self.broker.life.group(self.config.application_id)
+        return group is None or member_id in group.epochs
 
     # ------------------------------------------------------------------------------------------------------------- input
 
