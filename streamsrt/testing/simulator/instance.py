@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from streamsrt.client.network import NetworkThread
@@ -43,6 +44,7 @@ class World(Protocol):
     def now_ms(self) -> int: ...
     def note(self, host: str, text: str) -> None: ...
     def iterated(self, instance: Instance) -> None: ...
+    def asked(self, instance: Instance) -> None: ...
     def ended(self, instance: Instance, error: StreamsError | None) -> None: ...
 
 
@@ -161,6 +163,7 @@ class Instance:
         blocking = GreenletBlocking(random.Random(f"{self._seed}/{self.starts}/computing"))
         work = self._work(life, blocking, replace(topology, epoch=epoch), config)
         life.thread = blocking.thread = HostThread(host, self._world.loop, work)
+        life.thread.on_ask = partial(self._world.asked, self)
 
     def kill(self) -> Host | None:
         """Ends it like ``kill -9``; returns the host that it ran on."""

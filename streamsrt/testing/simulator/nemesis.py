@@ -117,6 +117,8 @@ class Nemesis:
         self._timers = []
         self._awaited: deque[Event] = deque()
         """Leaders that are to be lost as soon as there are any."""
+        self._expected: list[tuple[Callable[[Instance], bool], Callable[[Instance], None]]] = []
+        """What is to happen to the next instance that asks the cluster while this is true of it."""
         self._is_over = False
         victims.net.weather = Weather(slow=faults.slow, broken=faults.broken)
         for event in events:
@@ -167,21 +169,21 @@ class Nemesis:
         when = (partial(loop.call_soon), partial(loop.call_later, chance.uniform(0.0, _ANSWERS_IN_S)))
         instance.once_it_asks(chance.randint(1, _ASKS_MAX), partial(chance.choice(when), hit, context=self._context))
 
-    def _once(self, holds: Callable[[Instance], bool], act: Callable[[Instance], None]) -> None:
-        """Acts on the next instance of which this is true."""
-        if self._is_over:
-            return
-        instance = next(filter(holds, self._victims.instances), None)
-        if instance is None:
-            self._victims.loop.call_later(_WATCH_S, self._once, holds, act)
-        else:
-            act(instance)
+    def asked(self, instance: Instance) -> None:
+        """An instance's thread is about to wait for an answer."""
+        found = next((each for each in self._expected if each[0](instance)), None)
+        if found is not None and not self._is_over:
+            self._expected.remove(found)
+            found[1](instance)
 
     def _given_up(self, event: Event) -> None:
         """Has an instance go on in the middle of a commit when the group has just given it up."""
         wait_s = random.Random(event.chance).uniform(0.0, _ANSWERS_IN_S)
-        freeze = partial(self._victims.loop.call_later, wait_s, self._freeze_until_given_up)
-        self._once(lambda instance: instance.is_committing, freeze)
+
+        def freeze(instance: Instance) -> None:
+            self._victims.loop.call_later(wait_s, self._freeze_until_given_up, instance, context=self._context)
+
+        self._expected.append((lambda instance: instance.is_committing, freeze))
 
     def _freeze_until_given_up(self, instance: Instance) -> None:
         if self._is_over or instance.host is None:
@@ -204,7 +206,7 @@ class Nemesis:
             self._victims.note(instance.name, f"stalls with tasks that it is to give up for {event.length_s:.3f} s")
             instance.stall(event.length_s)
 
-        self._once(lambda instance: instance.is_giving_up, stall)
+        self._expected.append((lambda instance: instance.is_giving_up, stall))
 
     def _hit(self, instance: Instance, event: Event, way: Callable[[Event], None]) -> None:
         instances = self._victims.instances

@@ -116,6 +116,7 @@ class Simulation:
         self._settled = False
         self._why_not = ""
         self._violation = ""
+        self._nemesis: Nemesis | None = None
         self._leaving: list[Instance] = []
         self._context = contextvars.copy_context()
 
@@ -152,7 +153,7 @@ class Simulation:
             self.start(self.add_instance(start=False))
         faults, events = plan(self._faults, self._chance, self._chaos_s, self._kinds)
         self._write_inputs()
-        nemesis = Nemesis(self, faults, events)
+        nemesis = self._nemesis = Nemesis(self, faults, events)
         self.loop.call_later(_CHECK_INTERVAL_S, self._check)
         self._until(lambda: False if events else self._left == 0, self._chaos_s)
         nemesis.end()
@@ -228,6 +229,11 @@ class Simulation:
                 self.monitor.check_taken_as_committed(instance)
         except ViolationError as violation:
             self._violation = str(violation)
+
+    def asked(self, instance: Instance) -> None:
+        """Called when an instance's processing thread is about to wait for an answer."""
+        if self._nemesis is not None:
+            self._nemesis.asked(instance)
 
     def ended(self, instance: Instance, error: StreamsError | None) -> None:
         """Called when an instance has ended by itself, or after it was stopped."""
