@@ -180,12 +180,15 @@ class SchemaRegistry:
         made: Any = message
         indexes, parse = _message_indexes(made.DESCRIPTOR), made.FromString
         head, behind_head = b"", _HEAD.size + len(indexes)
+        alike = {made}
 
         def serialize(value: Any) -> bytes:
             nonlocal head
             # Its bytes would be read as if they were of this class.
-            if type(value) is not made:
-                raise _other_message(made, value)
+            if type(value) not in alike:
+                if not _is_same_message(getattr(value, "DESCRIPTOR", None), made.DESCRIPTOR):
+                    raise _other_message(made, value)
+                alike.add(type(value))
             raw: bytes = value.SerializeToString()
             if not head:
                 head = _HEAD.pack(0, self.id_of(subject, schema, "PROTOBUF")) + indexes
@@ -233,6 +236,19 @@ def _as_mapping(raw: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _is_same_message(given: Any, wanted: Any) -> bool:
+    """Whether a class of another descriptor pool was made from the same ``.proto`` files."""
+    if getattr(given, "full_name", None) != wanted.full_name:
+        return False
+    left = [(given.file, wanted.file)]
+    while left:
+        mine, others = left.pop()
+        if mine.serialized_pb != others.serialized_pb:
+            return False
+        left += zip(mine.dependencies, others.dependencies, strict=True)
+    return True
 
 
 def _other_message(message: Any, value: Any) -> TypeError:

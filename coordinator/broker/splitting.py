@@ -71,7 +71,13 @@ SPLITS: Mapping[int, Split] = {
         (Level("topic_data", "responses", None, _NAMED_OR_ID), Level("partition_data", "partition_responses")),
         200,
     ),
-    ApiKey.LIST_OFFSETS: Split((_TOPICS, Level("partitions", "partitions", _partition_index)), 4),
+    ApiKey.LIST_OFFSETS: Split(
+        (
+            _TOPICS,
+            Level("partitions", "partitions", attrgetter("partition_index", "timestamp", "current_leader_epoch")),
+        ),
+        4,
+    ),
     ApiKey.METADATA: Split((Level("topics", "topics", _by_name_or_id),), 64),
     ApiKey.OFFSET_COMMIT: Split(
         (Level("topics", "topics", None, _NAMED_OR_ID, 2), Level("partitions", "partitions")), _COMMITTED_AT_ONCE

@@ -158,9 +158,8 @@ class LogReader:
 def _unreadable(tp: TopicPartition, position: int, error: BrokerError) -> Exception:
     if isinstance(error, OffsetOutOfRangeError):
         return BackfillError(
-            f"the log of {tp[0]}-{tp[1]} no longer holds offset {position}: retention passed it since "
-            "the plan "
-            "was made, or the topic was recreated. Give the archive of what is missing and plan again"
+            f"the log of {tp[0]}-{tp[1]} no longer holds offset {position}: retention passed it since the plan was made, "
+            "the topic was recreated, or its last records were lost. Give the archive of what is missing and plan again"
         )
     return error
 

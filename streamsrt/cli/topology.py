@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,8 @@ from streamsrt.cli.output import note, print_json, print_reasons, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import ready_application, running_group, version_of
+from streamsrt.cli.upgrade.plan import in_one_step
+from streamsrt.cli.upgrade.preflight import of_broker
 from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.topology_lock import LOCK_FILE, outdated_text, read_lock, write_lock
@@ -76,7 +78,7 @@ def diff(
     new = version_of(versions[-1], key_value_pairs(config or []))
     old = version_of(versions[0]) if len(versions) == 2 else None
     restored: RestoredState | None = None
-    not_compared = ""
+    remarks: list[str] = []
     if group is None:
         assert old is not None
         found = compare(old, new)
@@ -88,12 +90,16 @@ def diff(
             known = running.outline(new) if old is None else running.seen_by(old)
             told = running.kept(known, new) if old is None else None
             found = compare(known, new, running.cluster_topics(), told)
-            not_compared = "" if old is not None else running.not_compared(known, new, "OLD before NEW")
+            remarks = [] if old is not None else [*filter(None, [running.not_compared(known, new, "OLD before NEW")])]
+            refusals = list(of_broker(network, group, running.kind))
+            if refusals:
+                found = in_one_step(found, group)
+                remarks += refusals
             restored = restored_state(network, running, known, new, found)
     if as_json:
         print_json(_as_json(found, restored))
     else:
-        show(found, restored, not_compared)
+        show(found, restored, remarks)
     raise typer.Exit(int(found.verdict))
 
 
@@ -138,7 +144,7 @@ def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[
         yield row
 
 
-def show(found: TopologyDiff, restored: RestoredState | None, not_compared: str = "") -> None:
+def show(found: TopologyDiff, restored: RestoredState | None, remarks: Sequence[str] = ()) -> None:
     running = None if restored is None else restored.running
     if running is not None:
         members = ", ".join(f"{count} with epoch {epoch}" for epoch, count in running.members.items()) or "none"
@@ -167,8 +173,7 @@ def show(found: TopologyDiff, restored: RestoredState | None, not_compared: str 
             )
     if running is not None:
         sys.stdout.writelines(f"{each}\n" for each in running.unread_sources(found))
-    if not_compared:
-        sys.stdout.write(f"{not_compared}\n")
+    sys.stdout.writelines(f"{each}\n" for each in remarks)
     if found.verdict is Verdict.INCOMPATIBLE:
         sys.stdout.write("incompatible: the new version must not run with this state\n")
     else:

@@ -86,9 +86,9 @@ class RunningGroup:
 
     ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``rolled_back_to``: the
     epochs under which members run the group's topology since it was rolled back. ``digests``: the beginnings of those of the
-    topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they keep.
-    ``topics``: by name. ``read``: those of which the group has committed offsets; None: not known. ``awaited``: repartition
-    topics without a reader that tasks wait for; if it ``stands_still``, all do.
+    topologies that they run with the group's epoch, as far as they tell; of a stopped group, of the one that it remembers.
+    ``told``: what those say that they keep. ``topics``: by name. ``read``: those of which the group has committed offsets;
+    None: not known. ``awaited``: repartition topics without a reader that tasks wait for; if it ``stands_still``, all do.
     """
 
     name: str
@@ -179,8 +179,9 @@ class RunningGroup:
                 "KEY=VALUE --json` writes its file, with the digest"
             )
         raise ConfigError(
-            f"group {self.name!r} does not run the version given with --old, whose digest is {given}: its instances with "
-            f"topology epoch {self.epoch} run {told}. {what}"
+            f"group {self.name!r} does not run the version given with --old, whose digest is {given}: "
+            f"{'its instances with topology' if self.members else 'topology'} epoch {self.epoch} "
+            f"{'run' if self.members else 'was'} {told}. {what}"
         )
 
     def seen_by(self, old: TopologyOutline) -> TopologyOutline:
@@ -300,6 +301,9 @@ def running_group(
     # After a rollback, instances go on with the group's topology under the epoch that they had.
     newest = facts.with_epoch(epoch) or [each for back in facts.rolled_back_to for each in facts.with_epoch(back)]
     digests = frozenset(each.digest for each in newest if each.digest is not None)
+    if not newest:
+        # Nobody runs it, but the bundled broker remembers what it was.
+        digests = frozenset({facts.known_digest} - {""})
     parts = _described_parts(network, name) if facts.kind == "streams" else []
     if facts.kind == "classic" and old is None and not any(new.digest.startswith(each) for each in digests):
         parts = told_subtopologies(newest, network.admin.topics())

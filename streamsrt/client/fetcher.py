@@ -13,12 +13,15 @@
    caller must handle (out of range, not authorized, a corrupt log) are delivered, and the partition is paused.
 6. A position belongs to the topic id from which it was first fetched. In a new topic of the same name it is out of
    range, whatever that topic contains.
-7. Where nothing but partitions that may lag is fetched, and all was read, the next Fetch waits ``LAG_S``: a log that grows
+7. A position also belongs to the records before it. If a replica without the last of them became leader, or a broker
+   lost them, others may be there by now: a Fetch says which leader wrote the last record that was read, and the broker
+   tells from where on its log differs (KIP-595). That is out of range, too.
+8. Where nothing but partitions that may lag is fetched, and all was read, the next Fetch waits ``LAG_S``: a log that grows
    all the time costs no request for each of its batches.
-8. A request names the partitions that changed since the one before (:mod:`streamsrt.client.fetch_session`).
-9. What is small is copied out of its response. Else a few records that wait would keep a whole response, of other
+9. A request names the partitions that changed since the one before (:mod:`streamsrt.client.fetch_session`).
+10. What is small is copied out of its response. Else a few records that wait would keep a whole response, of other
    partitions too, in memory.
-10. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
+11. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 
 log = logging.getLogger(__name__)
 
+FIRST_VERSION_WITH_LAST_EPOCHS = 12
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 CONSUMER_REPLICA_ID = -1
 RECHECK_MS = 20
@@ -67,22 +71,28 @@ SMALL_PIECE_BYTES = 64 * 1024
 
 _LENGTH = struct.Struct(">i")
 _BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_LEADER_EPOCH_AT = 12
 _LAST_OFFSET_DELTA_AT = 23
 _OVERHEAD_BYTES = 12
 _NOTHING = memoryview(b"")
 
 
-def whole_batches(records: memoryview) -> tuple[int, int]:
-    """Returns the size of the whole batches at the beginning, and the offset after their last record (-1: there is none)."""
-    position, next_offset, end = 0, -1, len(records)
+_UNKNOWN_EPOCH = -1
+
+
+def whole_batches(records: memoryview) -> tuple[int, int, int]:
+    """Returns the size of the whole batches at the beginning, the offset after their last record (-1: there is none), and
+    the epoch of the leader that wrote it."""
+    last, position, next_offset, end = -1, 0, -1, len(records)
     while position + _OVERHEAD_BYTES + 15 <= end:
         base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(records, position)
         size = _OVERHEAD_BYTES + length
         if length <= 0 or position + size > end:
             break
         next_offset = base_offset + _LENGTH.unpack_from(records, position + _LAST_OFFSET_DELTA_AT)[0] + 1
-        position += size
-    return position, next_offset
+        last, position = position, position + size
+    epoch = _UNKNOWN_EPOCH if last < 0 else _LENGTH.unpack_from(records, last + _LEADER_EPOCH_AT)[0]
+    return position, next_offset, epoch
 
 
 def _asked(
@@ -100,12 +110,14 @@ def _asked(
 
 
 class _Partition:
-    """The fetch state of one partition. ``position`` is where the next Fetch begins."""
+    """The fetch state of one partition. ``position`` is where the next Fetch begins, ``last_epoch`` that of the leader that
+    wrote the record before it, if that was read."""
 
     __slots__ = (
         "buffered",
         "buffered_bytes",
         "generation",
+        "last_epoch",
         "may_lag",
         "not_before",
         "paused",
@@ -130,6 +142,7 @@ class _Partition:
         self.resting = False
         self.not_before = 0.0
         self.topic_id = NO_TOPIC_ID
+        self.last_epoch = _UNKNOWN_EPOCH
 
     def fits(self, topic_id: bytes) -> bool:
         """Whether its position belongs to this topic."""
@@ -392,7 +405,7 @@ class Fetcher:
         # Who has its partition reported even if there is no news of it gets it with a full request.
         at_once = any(partition.reports_empty for partition in partitions)
         asked = _asked(session, partitions, ids, version, is_full=at_once)
-        request = self._request(asked, generations, 0 if at_once else RECHECK_MS if others_wait else None)
+        request = self._request(asked, generations, version, 0 if at_once else RECHECK_MS if others_wait else None)
         response = await connection.request(
             request, version=version, timeout_ms=self._cluster.config.request_timeout_ms + self._config.max_wait_ms
         )
@@ -436,7 +449,11 @@ class Fetcher:
             self._signal.set()
 
     def _request(
-        self, asked: Asked, places: Mapping[TopicPartition, tuple[_Partition, int, int]], max_wait_ms: int | None
+        self,
+        asked: Asked,
+        places: Mapping[TopicPartition, tuple[_Partition, int, int]],
+        version: int,
+        max_wait_ms: int | None,
     ) -> types.FetchRequest:
         """``places``: the partitions, with generations and positions. ``max_wait_ms``: at most; None: as configured."""
         config, kinds, piece_bytes = self._config, types.FetchRequest, self._piece_bytes
@@ -446,10 +463,14 @@ class Fetcher:
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = kinds.FetchTopic(topic=name, topic_id=topic_id, partitions=[])
+            partition, _, position = places[name, number]
             topic.partitions.append(
                 kinds.FetchPartition(
                     partition=number,
-                    fetch_offset=places[name, number][2],
+                    fetch_offset=position,
+                    last_fetched_epoch=(
+                        partition.last_epoch if version >= FIRST_VERSION_WITH_LAST_EPOCHS else _UNKNOWN_EPOCH
+                    ),
                     partition_max_bytes=piece_bytes,
                 )
             )
@@ -477,8 +498,10 @@ class Fetcher:
         """Delivers one partition's part of a response. True: there is something for the processing thread."""
         if data.error_code != ErrorCode.NONE:
             return self._deliver_error(partition, generation, position, data)
+        if data.diverging_epoch.end_offset >= 0:
+            return self._deliver_divergence(partition, generation, position, data)
         records = _NOTHING if data.records is None else memoryview(data.records)
-        size, next_offset = whole_batches(records)
+        size, next_offset, epoch = whole_batches(records)
         if size == 0 and not partition.reports_empty:
             return False
         aborted = None
@@ -495,6 +518,34 @@ class Fetcher:
             data.last_stable_offset,
             data.log_start_offset,
             aborted,
+        )
+        if size:
+            partition.last_epoch = epoch
+        return self._append(partition, generation, item)
+
+    def _deliver_divergence(
+        self, partition: _Partition, generation: int, position: int, data: types.FetchResponse.PartitionData
+    ) -> bool:
+        topic, number = partition.tp
+        # Where leaders came and went before the last one that wrote what was read, the log may differ even earlier.
+        diverged_at = min(data.diverging_epoch.end_offset, position)
+        error = OffsetOutOfRangeError(
+            f"{topic}-{number}: records before offset {position} were read that are no longer in the log. From offset "
+            f"{diverged_at} on it has others or none: a replica without them became leader "
+            "(unclean.leader.election.enable), or the broker lost them in a crash.",
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+        )
+        error.diverged_at = diverged_at
+        item = Fetched(
+            topic,
+            number,
+            _NOTHING,
+            position,
+            position,
+            data.high_watermark,
+            data.last_stable_offset,
+            data.log_start_offset,
+            error=error,
         )
         return self._append(partition, generation, item)
 

@@ -4,6 +4,7 @@
    classic protocol the epoch is the generation, and a static member names its instance id as well.
 2. Retriable errors are retried until the deadline, only for the partitions that had them.
 3. A fetch waits until offsets are stable (``require_stable``): pending transactional commits are not skipped.
+4. An offset is committed only if the answer says so: a partition that it leaves out counts as refused.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ STALE = frozenset(
 """What a member is told that is in the group still: the same offsets may be committed a little later."""
 NOT_A_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 """What a member is told that is in the group no more. The second one: another process has taken its instance id."""
+LEFT_OUT = ErrorCode.UNKNOWN_SERVER_ERROR
+"""What a partition of a commit is taken to be told that the answer leaves out (rule 4)."""
 
 
 OPEN_TRANSACTION = (
@@ -81,10 +84,10 @@ async def commit(
                 group_id, request, version_min=version_min, version_max=LAST_VERSION_WITH_NAMES
             )
             codes = {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
-            left = {tp: left[tp] for tp, code in codes.items() if tp in left and code != ErrorCode.NONE}
-            if not left:
+            failed = {tp: code for tp in left if (code := codes.get(tp, LEFT_OUT)) != ErrorCode.NONE}
+            if not failed:
                 return
-            failed = {tp: code for tp, code in codes.items() if tp in left}
+            left = {tp: left[tp] for tp in failed}
             if COORDINATOR_MOVED.intersection(failed.values()):
                 cluster.forget_coordinator(group_id)
             who = cluster.config.security.principal

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from streamsrt.client.cluster import Cluster, CoordinatorKind, backoff_s, may_be_retried
-from streamsrt.client.offsets import commit_error, final_code, topics_of
+from streamsrt.client.offsets import LEFT_OUT, commit_error, final_code, topics_of
 from streamsrt.client.values import (
     OffsetAndMetadata,
     ProducerFencedError,
@@ -268,12 +268,8 @@ class TransactionCoordination:
                 response = await self._cluster.send_to_coordinator(
                     group_id, request, version_min=OFFSETS_VERSIONS[0], version_max=OFFSETS_VERSIONS[1]
                 )
-                failed = {
-                    (topic.name, each.partition_index): each.error_code
-                    for topic in response.topics
-                    for each in topic.partitions
-                    if each.error_code != ErrorCode.NONE
-                }
+                codes = {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+                failed = {tp: code for tp in offsets if (code := codes.get(tp, LEFT_OUT)) != ErrorCode.NONE}
                 if not failed:
                     return
                 if MOVED.intersection(failed.values()):

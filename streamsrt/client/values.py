@@ -141,11 +141,14 @@ class FetchError(RequestFailedError):
 
 
 class OffsetOutOfRangeError(FetchError):
-    """The position is before the log's start (because of retention) or after its end (the log was truncated). The
-    response may lack the bounds of the log: query them with ``list_offsets``."""
+    """The position is before the log's start (because of retention) or after its end (the log was truncated), or the log
+    has other records before it than those that were read. The response may lack the bounds of the log: query them with
+    ``list_offsets``."""
 
     is_new_topic = False
     """Whether the topic was deleted and created again: none of its records have been read."""
+    diverged_at: int | None = None
+    """The offset from which on the log has other records than those that were read; None if this is not why."""
 
 
 # ------------------------------------------------------------------------------------------------------------ produce

@@ -28,8 +28,8 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -217,10 +217,11 @@ class Supervisor:
             with suppress(OSError):
                 # The log's disk may be full; the workers still start.
                 stream.flush()
-        pid = fork()
-        if pid == 0:
-            ours.close()
-            self._become_worker(index, theirs)
+        with without_sigterm():
+            pid = fork()
+            if pid == 0:
+                ours.close()
+                self._become_worker(index, theirs)
         theirs.close()
         self._workers[index] = _Worker(index, pid, ours, time.monotonic())
         if self._is_paused:
@@ -384,6 +385,17 @@ def fork() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
+
+
+@contextmanager
+def without_sigterm() -> Iterator[None]:
+    """Lets SIGTERM wait. A process that is forked within has it wait until it has a handler of its own: that of its parent
+    would stop the other workers, and the new one would miss it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def die_with_parent() -> None:

@@ -71,6 +71,8 @@ def run_worker(streams: Instance, control: Connection, *, stop_when_quiet: bool)
     # A signal handler must not take a lock: the thread below checks the flag.
     terminated = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: terminated.set())
+    # The supervisor has it wait from before the fork.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     streams.on_stuck = _end_at_once
     quiet = False
     thread: StreamThread | None = None

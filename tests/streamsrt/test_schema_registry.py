@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2, wrappers_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
 from google.protobuf.message import DecodeError, EncodeError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -299,6 +299,23 @@ def test_messages_of_another_class_are_a_mistake_of_the_program(server: Registry
         with pytest.raises(ProductionError, match=expected):
             source.pipe_input("k", "v")
     assert not server.schemas
+
+
+def test_the_same_message_of_another_pool_is_written(server: Registry) -> None:
+    """As of a module that was imported twice."""
+    serde = SchemaRegistry(server.url).protobuf("out-value", wrappers_pb2.StringValue, "syntax = ...")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    twin = message_factory.GetMessageClass(pool.FindMessageTypeByName("google.protobuf.StringValue"))
+    assert twin is not wrappers_pb2.StringValue
+    assert serde.deserialize(serde.serialize(twin(value="one"))) == wrappers_pb2.StringValue(value="one")
+    other = descriptor_pb2.FileDescriptorProto.FromString(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    other.message_type.add(name="More")
+    changed = descriptor_pool.DescriptorPool()
+    changed.Add(other)
+    stranger = message_factory.GetMessageClass(changed.FindMessageTypeByName("google.protobuf.StringValue"))
+    with pytest.raises(TypeError, match="another class with that name"):
+        serde.serialize(stranger(value="one"))
 
 
 def test_a_message_without_a_required_field_fails_when_it_is_written(server: Registry) -> None:

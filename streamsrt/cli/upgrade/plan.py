@@ -137,10 +137,11 @@ def made_plan(
     before = running.outline(version) if old is None else running.seen_by(old)
     told = running.kept(before, version) if old is None else None
     found = compare(before, version, running.cluster_topics(), told)
-    restored = restored_state(network, running, before, version, found)
-    # Without updates of the topology, all instances of the old version stop before the first one of the new version starts.
     is_in_one_step = any(of_broker(network, group, running.kind))
-    rows = tuple(_row(each, restored, is_in_one_step=is_in_one_step) for each in found.state)
+    if is_in_one_step:
+        found = in_one_step(found, group)
+    restored = restored_state(network, running, before, version, found)
+    rows = tuple(_row(each, restored) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
     in_flight = list(in_flight_notes(found, running, is_in_one_step=is_in_one_step))
     are_lost = not lose_in_flight and not running.members and not running.strangers
@@ -174,9 +175,8 @@ def made_plan(
     )
 
 
-def _row(change: StateChange, restored: RestoredState, *, is_in_one_step: bool) -> PlannedState:
-    topics, group = restored.topics[change], restored.running.name
-    is_removed = (change.kind, change.fate) == ("repartition topic", "orphaned")
+def _row(change: StateChange, restored: RestoredState) -> PlannedState:
+    topics = restored.topics[change]
     return PlannedState(
         kind=change.kind,
         name=change.name,
@@ -185,14 +185,28 @@ def _row(change: StateChange, restored: RestoredState, *, is_in_one_step: bool) 
         restores=restored.records(change),
         seconds=restored.seconds(change),
         why=change.reason,
-        cure=cure_in_one_step(change, group) if is_removed and is_in_one_step else change.cure.replace("APP", group),
+        cure=change.cure.replace("APP", restored.running.name),
     )
 
 
 # -------------------------------------------------------------------------------------------------------- what it says
 
 
-def cure_in_one_step(change: StateChange, group: str) -> str:
+def in_one_step(found: TopologyDiff, group: str) -> TopologyDiff:
+    """The differences with advice for a broker that does not update a topology: all instances of the old version stop
+    before the first one of the new version starts."""
+    return replace(
+        found,
+        state=tuple(
+            replace(each, cure=_cure_in_one_step(each, group))
+            if (each.kind, each.fate) == ("repartition topic", "orphaned")
+            else each
+            for each in found.state
+        ),
+    )
+
+
+def _cure_in_one_step(change: StateChange, group: str) -> str:
     """What to do about a repartition topic that is removed, if old and new instances can't run at the same time."""
     topics = " ".join(f"{group}-{topic}" for topic in change.topics)
     return (

@@ -23,13 +23,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from streamsrt.client.absent_topics import absent_text
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
+from streamsrt.client.values import TopicPartition
 from streamsrt.errors import BrokerError, ProcessingError, RecordError, StoreCorruptedError, StreamsError
 from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShutdown, SetTaskOffsets, Tasks
 from streamsrt.queries.gate import QueryGate
@@ -614,9 +615,19 @@ class StreamThread:
         return replace(published, loops=(loop,), statuses=stuck + published.statuses + absent)
 
     @property
+    def activity(self) -> Activity | None:
+        """The action that it carries out at the moment. May be read from any thread."""
+        return self._activity
+
+    @property
     def state(self) -> LoopState:
         """The state that decides what the thread does next. May be called from any thread."""
         return self._state
+
+    @property
+    def committed_offsets(self) -> Mapping[TopicPartition, int]:
+        """The input offsets that it takes as committed."""
+        return self._committer.committed_records_end
 
     @property
     def was_shut_down(self) -> bool:

@@ -205,6 +205,8 @@ class StartPositionFinder:
                 f"{error} Its offset_reset is none: choose where to go on (streamsrt groups reset-offsets "
                 f"{self._settings.application_id} --topic {tp[0]}:{tp[1]} --to-earliest --execute), or set another policy"
             ) from error
+        if error.diverged_at is not None:
+            return {tp: error.diverged_at}
         return self._first_positions([tp], now_ms)
 
     def begins(

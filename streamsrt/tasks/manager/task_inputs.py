@@ -173,7 +173,8 @@ class TaskInputs:
         """Returns where it goes on, and why. Raises BrokerError, and UserError if it is not to."""
         if error.is_new_topic:
             return self._finder.list_offsets([tp], EARLIEST), "the start of the new topic"
-        return self._finder.after_loss(tp, error, now_ms), "by its reset policy"
+        why = "by its reset policy" if error.diverged_at is None else "where the records of its log are new"
+        return self._finder.after_loss(tp, error, now_ms), why
 
     def refill(self, owned: OwnedTask) -> None:
         """Gives the task a batch of each partition for which it has none. Raises DeserializationError."""

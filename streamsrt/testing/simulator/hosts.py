@@ -69,6 +69,8 @@ class HostThread:
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
         self.host = host
         self.stalled_until_s = 0.0
+        self.on_ask: Callable[[], object] = lambda: None
+        """Called by the thread, when it is about to wait for an answer of the cluster."""
         self._asks_left = 0
         self._when_it_asks: Callable[[], object] | None = None
         self._loop = loop
@@ -105,6 +107,7 @@ class HostThread:
 
     def asks(self) -> None:
         """Called by the thread, when it is about to wait for an answer."""
+        self.on_ask()
         self._asks_left -= 1
         if not self._asks_left and self._when_it_asks is not None:
             act, self._when_it_asks = self._when_it_asks, None

@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.transactions import ANSWER_SLACK_S
-from streamsrt.client.values import ClientConfig, ClusterInfo
+from streamsrt.client.values import ClientConfig, ClusterInfo, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import StreamsError
 from streamsrt.queries.routing import StoreDirectory
@@ -23,6 +24,7 @@ from streamsrt.runtime.assembly import Assembled, Surroundings, assemble, client
 from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.runtime.loop.thread import StreamThread
+from streamsrt.runtime.loop.values import Action, Assign, CommitAll, CommitBeforeClose
 from streamsrt.runtime.values import State
 from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
 from streamsrt.tasks.manager.task_manager import TaskManager
@@ -42,6 +44,7 @@ class World(Protocol):
     def now_ms(self) -> int: ...
     def note(self, host: str, text: str) -> None: ...
     def iterated(self, instance: Instance) -> None: ...
+    def asked(self, instance: Instance) -> None: ...
     def ended(self, instance: Instance, error: StreamsError | None) -> None: ...
 
 
@@ -121,6 +124,28 @@ class Instance:
             return ""
         return self._life.assembled.loop.member_id
 
+    @property
+    def committed_offsets(self) -> Mapping[TopicPartition, int]:
+        """The input offsets that the running process takes as committed."""
+        if self._life is None or self._life.assembled is None:
+            return {}
+        return self._life.assembled.loop.committed_offsets
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether its processing thread waits in a commit."""
+        return isinstance(self._action, CommitAll | CommitBeforeClose | Assign)
+
+    @property
+    def is_giving_up(self) -> bool:
+        """Whether its processing thread follows a new assignment: it waits then only to commit what it is to give up."""
+        return isinstance(self._action, Assign)
+
+    @property
+    def _action(self) -> Action | None:
+        activity = None if self._life is None or self._life.assembled is None else self._life.assembled.loop.activity
+        return None if activity is None else activity.action
+
     # ----------------------------------------------------------------------------------------------------- life, death
 
     def start(self, topology: Topology, epoch: int, config: StreamsConfig) -> None:
@@ -138,6 +163,7 @@ class Instance:
         blocking = GreenletBlocking(random.Random(f"{self._seed}/{self.starts}/computing"))
         work = self._work(life, blocking, replace(topology, epoch=epoch), config)
         life.thread = blocking.thread = HostThread(host, self._world.loop, work)
+        life.thread.on_ask = partial(self._world.asked, self)
 
     def kill(self) -> Host | None:
         """Ends it like ``kill -9``; returns the host that it ran on."""

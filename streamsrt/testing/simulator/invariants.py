@@ -2,8 +2,10 @@
 
 1. Of the members that the group knows, no two have an active task open that reads the same source partition or writes
    the same changelog partition, whatever the ids and epochs of the tasks. The coordinator never gives a task to two
-   members.
-2. A committed offset never goes back.
+   members. What a member of a streams group has open belongs to it: the coordinator gave it and was not told that it is
+   closed.
+2. A committed offset never goes back. What an instance takes as committed is committed, at least once: with exactly once
+   the coordinator of a transaction may decide before all know.
 3. After the faults, the group becomes stable within a bounded time, everything in the source and repartition topics is
    processed and committed, and no transaction stays open.
 4. Then, with exactly once, each store has what its changelog has (:mod:`streamsrt.testing.simulator.stored_rows`), those of
@@ -16,7 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from streamsrt.testing.simulator.broker import BrokerLife, Stored
+from streamsrt.testing.simulator.broker import BrokerLife, GroupView, Stored
 from streamsrt.testing.simulator.instance import Instance
 from streamsrt.testing.simulator.stored_rows import difference
 from streamsrt.testing.simulator.values import Compare, Output, Outputs
@@ -80,6 +82,14 @@ class Monitor:
             self._checked.pop(instance.name, None)
             return
         self._checked[instance.name] = claims, instance.member_id
+        self._check_others(instance, claims, others, group)
+        for task, owners in group.owners.items():
+            if len(owners) > 1:
+                raise ViolationError(f"the coordinator gave task {task[0]}_{task[1]} to {' and '.join(owners)}")
+
+    def _check_others(
+        self, instance: Instance, claims: frozenset[TopicPartition], others: Iterable[Instance], group: GroupView
+    ) -> None:
         for other in others:
             if other is instance or not other.is_alive or other.member_id not in group.epochs:
                 continue
@@ -89,9 +99,18 @@ class Monitor:
                 raise ViolationError(
                     f"owned twice: {instance.name} and {other.name}, both members of the group, have tasks open for {listed}"
                 )
-        for task, owners in group.owners.items():
-            if len(owners) > 1:
-                raise ViolationError(f"the coordinator gave task {task[0]}_{task[1]} to {' and '.join(owners)}")
+
+    def check_rights(self, instances: Iterable[Instance]) -> None:
+        """Checks that what members of a streams group have open belongs to them. Raises ViolationError."""
+        broker = self._broker()
+        group = None if broker is None else broker.group(self._application_id)
+        for instance in instances:
+            manager, member_id = instance.manager, instance.member_id
+            if group is None or manager is None or instance.protocol != "streams" or member_id not in group.epochs:
+                continue
+            for owned in manager:
+                if owned.is_active and member_id not in group.owners.get(owned.key, ()):
+                    raise ViolationError(f"{instance.name} has task {owned} open, which the coordinator has taken back")
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
@@ -106,6 +125,18 @@ class Monitor:
             if now is None or now < offset:
                 raise ViolationError(f"the committed offset of {tp[0]}-{tp[1]} went back from {offset} to {now}")
         self._committed = committed
+
+    def check_taken_as_committed(self, instance: Instance) -> None:
+        """Checks what an instance takes as committed. Raises ViolationError."""
+        broker, taken = self._broker(), instance.committed_offsets
+        if broker is None or not taken:
+            return
+        committed = broker.committed(self._application_id)
+        for tp, offset in taken.items():
+            if committed.get(tp, -1) < offset:
+                raise ViolationError(
+                    f"{instance.name} takes {tp[0]}-{tp[1]} as committed up to {offset}, and it is up to {committed.get(tp)}"
+                )
 
     # ---------------------------------------------------------------------------------------------------------- settled
 

@@ -29,7 +29,7 @@ KINDS = (
     "growths",
 )
 CLASSIC_KINDS = ("lost_leaders",)
-LAST_KINDS = ("midway",)
+LAST_KINDS = ("midway", "given_up", "handovers")
 """Drawn after all others, which come at the same times with them and without."""
 KINDS_OF: Mapping[Protocols, tuple[str, ...]] = {
     "streams": (*KINDS, *LAST_KINDS),
@@ -37,11 +37,16 @@ KINDS_OF: Mapping[Protocols, tuple[str, ...]] = {
     "both": (*KINDS, *CLASSIC_KINDS, "protocol_changes", *LAST_KINDS),
 }
 """What can happen to instances that join by that protocol."""
+_DRAWN_APART = frozenset({"given_up", "handovers"})
+"""Whether a seed leaves one of them out is drawn after all others, too."""
 _WATCH_S = 0.001
+_LOOK_S = 0.05
 _ASKS_MAX = 8
 """Those of two or three commits, or of a start."""
 _ANSWERS_IN_S = 0.005
 """Most answers have come by then."""
+_GIVEN_UP_IN_S = 12.0
+"""By then the group has given up a member that it does not hear of, whatever the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,14 @@ def plan(
 ) -> tuple[Faults, list[Event]]:
     """Plans which kinds of faults this seed has, and when they happen, within ``chaos_s`` from the start."""
     if faults.varied:
-        left_out = {kind: 0.0 for kind in (*KINDS, "broken", "slow", *kinds[len(KINDS) :]) if chance.random() < 0.5}
+        drawn = [kind for kind in (*KINDS, "broken", "slow", *kinds[len(KINDS) :]) if kind not in _DRAWN_APART]
+        left_out = {kind: 0.0 for kind in drawn if chance.random() < 0.5}
         faults = replace(faults, **left_out)  # type: ignore[arg-type]
     events = []
     for kind in kinds:
         at_s, mean = 0.0, getattr(faults, kind)
+        if faults.varied and kind in _DRAWN_APART and chance.random() < 0.5:
+            continue
         while mean > 0:
             at_s += chance.expovariate(mean / chaos_s)
             if at_s >= chaos_s:
@@ -76,6 +84,8 @@ def _length_s(kind: str, chance: random.Random) -> float:
     """Returns a short duration, which may go unnoticed, or a long one, after which the others have continued alone."""
     if kind in ("cut_offs", "freezes", "stalls"):
         return chance.choice((chance.uniform(0.05, 1.0), chance.uniform(1.0, 5.0), chance.uniform(5.0, 15.0)))
+    if kind == "handovers":
+        return chance.uniform(1.0, 6.0)
     return chance.choice((chance.uniform(0.01, 0.5), chance.uniform(0.5, 3.0), chance.uniform(3.0, 8.0)))
 
 
@@ -95,6 +105,7 @@ class Victims(Protocol):
     def change_protocol(self) -> bool: ...
     def leader_at_work(self) -> Instance | None: ...
     def grow_topics(self) -> None: ...
+    def is_known(self, member_id: str) -> bool: ...
 
 
 class Nemesis:
@@ -106,6 +117,8 @@ class Nemesis:
         self._timers = []
         self._awaited: deque[Event] = deque()
         """Leaders that are to be lost as soon as there are any."""
+        self._expected: list[tuple[Callable[[Instance], bool], Callable[[Instance], None]]] = []
+        """What is to happen to the next instance that asks the cluster while this is true of it."""
         self._is_over = False
         victims.net.weather = Weather(slow=faults.slow, broken=faults.broken)
         for event in events:
@@ -155,6 +168,45 @@ class Nemesis:
         )
         when = (partial(loop.call_soon), partial(loop.call_later, chance.uniform(0.0, _ANSWERS_IN_S)))
         instance.once_it_asks(chance.randint(1, _ASKS_MAX), partial(chance.choice(when), hit, context=self._context))
+
+    def asked(self, instance: Instance) -> None:
+        """An instance's thread is about to wait for an answer."""
+        found = next((each for each in self._expected if each[0](instance)), None)
+        if found is not None and not self._is_over:
+            self._expected.remove(found)
+            found[1](instance)
+
+    def _given_up(self, event: Event) -> None:
+        """Has an instance go on in the middle of a commit when the group has just given it up."""
+        wait_s = random.Random(event.chance).uniform(0.0, _ANSWERS_IN_S)
+
+        def freeze(instance: Instance) -> None:
+            self._victims.loop.call_later(wait_s, self._freeze_until_given_up, instance, context=self._context)
+
+        self._expected.append((lambda instance: instance.is_committing, freeze))
+
+    def _freeze_until_given_up(self, instance: Instance) -> None:
+        if self._is_over or instance.host is None:
+            return
+        self._victims.note(instance.name, "freezes until the group has given it up")
+        instance.host.is_frozen = True
+        self._thaw_once_given_up(instance, instance.member_id, self._victims.loop.time() + _GIVEN_UP_IN_S)
+
+    def _thaw_once_given_up(self, instance: Instance, member_id: str, until_s: float) -> None:
+        loop = self._victims.loop
+        if instance.member_id != member_id or loop.time() >= until_s or not self._victims.is_known(member_id):
+            self._thaw(instance)
+        else:
+            self._timers.append(loop.call_later(_LOOK_S, self._thaw_once_given_up, instance, member_id, until_s))
+
+    def _handovers(self, event: Event) -> None:
+        """Stalls an instance that is to give up tasks, before it has closed them."""
+
+        def stall(instance: Instance) -> None:
+            self._victims.note(instance.name, f"stalls with tasks that it is to give up for {event.length_s:.3f} s")
+            instance.stall(event.length_s)
+
+        self._expected.append((lambda instance: instance.is_giving_up, stall))
 
     def _hit(self, instance: Instance, event: Event, way: Callable[[Event], None]) -> None:
         instances = self._victims.instances

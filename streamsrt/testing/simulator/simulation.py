@@ -116,6 +116,7 @@ class Simulation:
         self._settled = False
         self._why_not = ""
         self._violation = ""
+        self._nemesis: Nemesis | None = None
         self._leaving: list[Instance] = []
         self._context = contextvars.copy_context()
 
@@ -152,7 +153,7 @@ class Simulation:
             self.start(self.add_instance(start=False))
         faults, events = plan(self._faults, self._chance, self._chaos_s, self._kinds)
         self._write_inputs()
-        nemesis = Nemesis(self, faults, events)
+        nemesis = self._nemesis = Nemesis(self, faults, events)
         self.loop.call_later(_CHECK_INTERVAL_S, self._check)
         self._until(lambda: False if events else self._left == 0, self._chaos_s)
         nemesis.end()
@@ -209,6 +210,7 @@ class Simulation:
         self.loop.call_later(_CHECK_INTERVAL_S, self._check)
         try:
             self.monitor.check_offsets()
+            self.monitor.check_rights(self.instances)
         except ViolationError as violation:
             self._violation = str(violation)
         self._violation = self._broker_failure() or self._violation
@@ -222,8 +224,16 @@ class Simulation:
         """Called after every iteration of an instance's processing thread."""
         try:
             self.monitor.check(instance, self.instances)
+            self.monitor.check_rights(self.instances)
+            if not self.config.is_exactly_once:
+                self.monitor.check_taken_as_committed(instance)
         except ViolationError as violation:
             self._violation = str(violation)
+
+    def asked(self, instance: Instance) -> None:
+        """Called when an instance's processing thread is about to wait for an answer."""
+        if self._nemesis is not None:
+            self._nemesis.asked(instance)
 
     def ended(self, instance: Instance, error: StreamsError | None) -> None:
         """Called when an instance has ended by itself, or after it was stopped."""
@@ -288,6 +298,11 @@ class Simulation:
         """Returns the leader of a classic group while the others wait for its assignment."""
         name = "" if self.broker.life is None else self.broker.life.leader_at_work(self.config.application_id)
         return next((each for each in self.instances if name and each.member_id == name), None)
+
+    def is_known(self, member_id: str) -> bool:
+        """Whether the group has this member, as far as there is a broker that tells."""
+        group = None if self.broker.life is None else self.broker.life.group(self.config.application_id)
+        return group is None or member_id in group.epochs
 
     # ------------------------------------------------------------------------------------------------------------- input
 

@@ -51,7 +51,8 @@ class Faults:
     each kind of fault with a probability of one half.
 
     ``midway``: an instance is killed or cut off, or its processing thread stalls, while that waits for an answer of the
-    cluster, as in a commit.
+    cluster, as in a commit. ``given_up``: an instance freezes while its processing thread waits for such an answer, until
+    the group has given it up. ``handovers``: a processing thread stalls while it commits what it is to give up.
 
     In classic groups only, ``lost_leaders``: the leader is killed, cut off or frozen while the others wait for its
     assignment. With both protocols only, ``protocol_changes``: the instances are restarted one by one with the other
@@ -71,6 +72,8 @@ class Faults:
     lost_leaders: float = 1.0
     protocol_changes: float = 1.0
     midway: float = 2.0
+    given_up: float = 1.5
+    handovers: float = 1.0
     broken: float = 0.01
     slow: float = 0.03
     varied: bool = True
@@ -89,6 +92,8 @@ NO_FAULTS = Faults(
     lost_leaders=0,
     protocol_changes=0,
     midway=0,
+    given_up=0,
+    handovers=0,
     broken=0,
     slow=0,
     varied=False,

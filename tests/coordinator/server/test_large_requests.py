@@ -335,6 +335,13 @@ class TestWholeAnswers:
         assert len(pieces) >= 14 // entries
         assert slices.whole(joined(split, [broker.ask(piece, 7) for piece in pieces])) == whole
 
+    def test_of_one_partition_at_several_times(self, broker: InProcessBroker) -> None:
+        topic, partition = types.ListOffsetsRequest.ListOffsetsTopic, types.ListOffsetsRequest.ListOffsetsPartition
+        times = [-1, -2, -3, -1, 0, 7]
+        asked = topic(name="few", partitions=[partition(partition_index=0, timestamp=time) for time in times])
+        answer = asyncio.run(broker.send(types.ListOffsetsRequest(replica_id=-1, topics=[asked]), 7))
+        assert len(answer.topics[0].partitions) == len(set(times))
+
     def test_of_offsets_three_arrays_deep(self, broker: InProcessBroker) -> None:
         group, topic = (
             types.OffsetFetchRequest.OffsetFetchRequestGroup,

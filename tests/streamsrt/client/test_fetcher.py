@@ -43,19 +43,19 @@ def one(network: NetworkThread, timeout_s: float = 10.0) -> Fetched:
 
 @given(st.lists(st.integers(1, 5), max_size=4), st.integers(0, 200))
 def test_whole_batches_end_where_a_batch_ends(counts: list[int], cut: int) -> None:
-    log, ends, offset = b"", [(0, -1)], 0
-    for count in counts:
+    log, ends, offset = b"", [(0, -1, -1)], 0
+    for epoch, count in enumerate(counts):
         data = batch(offset, count)
-        log += patch_base_offset(data, offset, 0) + data[16:]
+        log += patch_base_offset(data, offset, epoch) + data[16:]
         offset += count
-        ends.append((len(log), offset))
+        ends.append((len(log), offset, epoch))
     part = memoryview(log)[: max(0, len(log) - cut)]
     assert whole_batches(part) == max(end for end in ends if end[0] <= len(part))
 
 
 @given(st.binary(max_size=100))
 def test_whole_batches_of_garbage_stay_inside(data: bytes) -> None:
-    size, _ = whole_batches(memoryview(data))
+    size, _, _ = whole_batches(memoryview(data))
     assert 0 <= size <= len(data)
 
 

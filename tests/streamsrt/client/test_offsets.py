@@ -115,6 +115,18 @@ def test_offsets_of_nobody_need_no_version_of_members(broker: ScriptedBroker, co
         network.admin.commit("g", OFFSETS, member_id="m", member_epoch=4)
 
 
+def test_an_offset_that_the_answer_leaves_out_is_not_committed(broker: ScriptedBroker, connect: Connect) -> None:
+    def only_first(request: Any) -> Any:
+        request.topics[0].partitions = request.topics[0].partitions[:1]
+        return refused(ErrorCode.NONE)(request)
+
+    broker.hooks[ApiKey.OFFSET_COMMIT] = only_first
+    network = connect(broker.address)
+    with pytest.raises(CommitError, match="was refused for t-2 ") as caught:
+        network.admin.commit("g", OFFSETS)
+    assert set(caught.value.partitions) == {("t", 2)}
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import random
 import time
 import uuid
@@ -370,6 +371,44 @@ def test_everything_goes_on_after_a_broker_was_killed(kind: str, tmp_path: Path,
         run_until(lambda: group.member_epoch > 0 and runtime.active == tasks(0), runtime)
         offsets = {("t", 0): OffsetAndMetadata(200)}
         network.admin.commit("g", offsets, member_id=group.member_id, member_epoch=group.member_epoch, timeout_s=60.0)
+    finally:
+        broker.kill()
+
+
+@pytest.mark.parametrize("kind", ["bundled", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
+@pytest.mark.system
+def test_records_that_were_read_and_are_lost_are_noticed_though_others_have_their_offsets(
+    kind: str, tmp_path: Path, connect: Connect
+) -> None:
+    """As after an unclean election: the log ends earlier, and goes on with other records."""
+    if kind == "kafka":
+        require_kafka()
+    broker: KafkaServer | BundledBroker = KafkaServer(tmp_path) if kind == "kafka" else BundledBroker(tmp_path)
+    broker.start()
+    try:
+        network = connect(broker.bootstrap_servers)
+        create(network, "t", 1, **{"retention.ms": "-1"})
+        sizes, (log,) = [], tmp_path.rglob("t-0/*.log")
+        network.fetcher.add_partitions({("t", 0): 0})
+        for first in (0, 10):
+            network.producer.send("t", 0, batch(first, 10), 10)
+            network.producer.flush(30.0)
+            collect(network.fetcher, 10)
+            sizes.append(log.stat().st_size)
+        broker.kill()
+        os.truncate(log, sizes[0])
+        network.fetcher.pause([("t", 0)])
+        broker.start()
+        writer = connect(broker.bootstrap_servers)
+        writer.producer.send("t", 0, batch(100, 30), 30)
+        assert writer.producer.flush(60.0) == {("t", 0): 40}
+        network.fetcher.resume([("t", 0)])
+        (item,) = network.fetcher.poll(60.0)
+        error = item.error
+        assert isinstance(error, OffsetOutOfRangeError)
+        assert error.diverged_at == 10
+        network.fetcher.add_partitions({("t", 0): 10})
+        assert collect(network.fetcher, 30) == {("t", 0): list(range(100, 130))}
     finally:
         broker.kill()
 

@@ -272,6 +272,13 @@ def test_refused_offsets_leave_the_transaction_open(
     assert not network.transactions.is_open
 
 
+def test_offsets_that_the_answer_leaves_out_are_sent_again(coordinator: ScriptedBroker, connect: Connect) -> None:
+    key = ApiKey.TXN_OFFSET_COMMIT
+    first(coordinator, key, lambda _: types.TxnOffsetCommitResponse(topics=[]))
+    assert send_and_commit(begin(connect, coordinator)) == {("t", 0): 1}
+    assert coordinator.count(types.TxnOffsetCommitRequest) == 2
+
+
 def test_a_commit_without_an_answer_is_in_doubt(coordinator: ScriptedBroker, connect: Connect) -> None:
     key = ApiKey.END_TXN
     coordinator.hooks[key] = answer(key, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

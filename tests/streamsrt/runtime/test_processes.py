@@ -127,6 +127,17 @@ def begotten(tmp_path: Path) -> Iterator[Callable[[int, Connection], None]]:
         os.kill(int(path.name), signal.SIGKILL)
 
 
+def test_sigterm_waits_until_a_worker_has_a_handler_for_it(make: Callable[..., StreamProcesses]) -> None:
+    def work(index: int, control: Connection) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        if signal.SIGTERM not in signal.sigpending():
+            raise MissingTopicError("it is lost")
+        obedient(index, control)
+
+    processes = make(work)
+    wait_until(lambda: len(pids(processes)) == 2, "both workers run")
+
+
 def test_a_process_that_a_worker_has_started_hides_no_end_of_a_worker(
     begotten: Callable[[int, Connection], None], make: Callable[..., StreamProcesses]
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamsrt.cli.topology_versions import RunningGroup
-from streamsrt.cli.upgrade.plan import AgreedPlan, cure_in_one_step, in_flight_notes, notes
+from streamsrt.cli.upgrade.plan import AgreedPlan, in_flight_notes, in_one_step, notes
 from streamsrt.errors import ConfigError
 from topology import StreamsBuilder, serdes
 from topology.graph.diff import diff
@@ -60,8 +60,8 @@ def test_nobody_is_told_to_run_two_versions_where_the_topology_can_not_be_update
         "repartition topic one-repartition is removed with 9 unread records, and on this broker old and new instances can't "
         f"run together: {'' if members else 'start the old version again, '}stop the producers, and let the old version read"
     )
-    (gone,) = [each for each in found.state if each.fate == "orphaned"]
-    cure = cure_in_one_step(gone, "shop")
+    (gone,) = [each for each in in_one_step(found, "shop").state if each.fate == "orphaned"]
+    cure = gone.cure
     assert "leave one running" not in cure
     assert cure.endswith("afterwards streamsrt topics delete shop-one-repartition --execute")
     said = " ".join(notes(found, running, is_in_one_step=True))

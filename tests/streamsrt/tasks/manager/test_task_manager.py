@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError, StaleMemberEpochError
+from streamsrt.client.values import (
+    FetchError,
+    OffsetAndMetadata,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+)
 from streamsrt.errors import (
     ChangelogLostError,
     DeserializationError,
@@ -499,6 +505,20 @@ def test_positions_follow_a_log_that_was_emptied(rig: Rig) -> None:
     rig.move()
     assert rig.manager.positions() == {("in", 0): 2}
     rig.commit()
+    assert rig.network.admin.offsets["in", 0].offset == 2
+
+
+def test_it_goes_on_where_the_records_of_a_log_are_no_longer_those_that_were_read(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    rig.network.write(("in", 0), keys("b"))
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.move()
+    error = OffsetOutOfRangeError("records were lost", 1)
+    error.diverged_at = 1
+    rig.network.fetcher.errors["in", 0] = error
+    rig.move()
+    rig.commit()
+    assert rig.counts() == {"a": 1, "b": 2}
     assert rig.network.admin.offsets["in", 0].offset == 2
 
 

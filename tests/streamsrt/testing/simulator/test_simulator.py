@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +14,8 @@ import pytest
 
 from coordinator.group import machine, transactional
 from streamsrt.client.producer import Producer
-from streamsrt.client.values import OffsetAndMetadata
+from streamsrt.client.transaction_coordination import TransactionCoordination
+from streamsrt.client.values import OffsetAndMetadata, StaleMemberEpochError, UnknownMemberError
 from streamsrt.errors import UserError
 from streamsrt.membership.values import ReportOwned, Tasks
 from streamsrt.runtime.commit import Committer, check_all, prepare_all, write_all
@@ -123,9 +124,11 @@ def broken(owner: Any, name: str, wrong: Any) -> Iterator[None]:
         setattr(owner, name, right)
 
 
-def found_out(seeds: Sequence[int], *, exactly_once: bool, faults: Faults | None = None) -> SimulationFailure:
+def found_out(
+    seeds: Sequence[int], *, exactly_once: bool, faults: Faults | None = None, **arguments: Any
+) -> SimulationFailure:
     with pytest.raises(SimulationFailure) as caught:
-        run(seeds, exactly_once=exactly_once, faults=faults)
+        run(seeds, exactly_once=exactly_once, faults=faults, **arguments)
     return caught.value
 
 
@@ -160,6 +163,57 @@ def test_tasks_that_are_reported_as_closed_before_they_are_have_two_owners() -> 
     with broken(StreamThread, "_assign", report_too_early):
         failure = found_out(range(60), exactly_once=False, faults=Faults(scalings=4, slow=0.3, varied=False))
     assert "owned twice" in failure.what
+
+
+def test_tasks_that_are_reported_as_closed_while_their_commit_is_under_way_are_found_out() -> None:
+    right = StreamThread._assign
+
+    def report_first(self: StreamThread, tasks: Tasks) -> None:
+        self._member.send(ReportOwned(tasks))
+        right(self, tasks)
+
+    with broken(StreamThread, "_assign", report_first):
+        failure = found_out(
+            range(40),
+            exactly_once=False,
+            faults=Faults(scalings=4, handovers=8, varied=False),
+            # Rarely: most of what is given up has something to commit.
+            config={"commit.interval.ms": 5_000},
+        )
+    assert "owned twice" in failure.what or "which the coordinator has taken back" in failure.what
+
+
+def test_offsets_that_the_group_refused_and_an_instance_takes_as_committed_are_found_out() -> None:
+    right = Committer._end
+
+    def succeed(self: Committer, offsets: Any, wait: Any) -> None:
+        def wait_anyway() -> None:
+            with suppress(StaleMemberEpochError, UnknownMemberError):
+                wait()
+
+        right(self, offsets, wait_anyway)
+
+    with broken(Committer, "_end", succeed):
+        failure = found_out(range(40), exactly_once=False, faults=Faults(given_up=4, varied=False))
+    assert "takes lines-" in failure.what or "takes simulated-counts-repartition-" in failure.what
+
+
+def test_a_transaction_whose_offsets_the_group_refused_counts_twice() -> None:
+    right = TransactionCoordination.send_offsets
+
+    async def succeed(self: TransactionCoordination, *arguments: Any) -> None:
+        with suppress(StaleMemberEpochError, UnknownMemberError):
+            await right(self, *arguments)
+
+    with broken(TransactionCoordination, "send_offsets", succeed):
+        failure = found_out(range(40), exactly_once=True, faults=Faults(given_up=4, varied=False))
+    assert "instead of" in failure.what or "not settled" in failure.what
+
+
+def test_tasks_that_were_lost_and_are_not_closed_are_found_out() -> None:
+    with broken(StreamThread, "_close_as_they_are", lambda self, **_: None):
+        failure = found_out(range(40), exactly_once=False, faults=Faults(given_up=4, varied=False))
+    assert "owned twice" in failure.what or "which the coordinator has taken back" in failure.what
 
 
 def test_without_fencing_what_a_member_did_that_was_given_up_counts_twice() -> None:
