@@ -140,7 +140,7 @@ def _wait(step: OperatorStep, table: PlannedTable, options: StreamJoin, key: Pla
     )
     spec = store_spec(Store(buffer, caching=False, timestamped=False, in_memory=False), buffer, bytes_, bytes_)
     step.own_stores = (PlannedStore(spec, PlannedSerde(bytes_), PlannedSerde(bytes_)),)
-    step.stores = (*step.stores, buffer)
+    step.stores = (buffer, *step.stores)
     step.serdes = {"key": key, "value": value}
 
 
