@@ -163,6 +163,12 @@ def streams_classpath(version: str = STREAMS_VERSION) -> str:
     return resolved((streams, *ARTIFACTS[2:4]))
 
 
+def test_driver_classpath() -> str:
+    """The jars of Kafka Streams with its TopologyTestDriver."""
+    driver = ("org.apache.kafka", "kafka-streams-test-utils", STREAMS_VERSION)
+    return resolved((driver, ("org.slf4j", "slf4j-nop", "1.7.36")))
+
+
 def resolved(artifacts: Sequence[tuple[str, str, str]]) -> str:
     """The class path of artifacts and all that they need, downloaded by Maven when they are not there yet."""
     pom = _pom(artifacts)
@@ -196,21 +202,25 @@ def resolved(artifacts: Sequence[tuple[str, str, str]]) -> str:
 
 
 def compiled(program: Path, jars: str) -> list[str]:
-    """The options of ``java`` that run a program in one file with these jars, and the program's class.
+    """The options of ``java`` that run a program with these jars, and the program's class.
 
-    It is compiled when its classes are not there yet. ``java FILE`` would compile it at each start: a second of the machine.
+    It is a file, or the folder of a package with a class ``Main``. It is compiled when its classes are not there yet.
+    ``java FILE`` would compile it at each start: a second of the machine.
     """
-    classes = _cache() / f"{program.stem}-{sha256(program.read_bytes() + jars.encode()).hexdigest()[:12]}"
+    files = sorted(program.glob("*.java")) if program.is_dir() else [program]
+    content = b"".join(file.read_bytes() for file in files)
+    classes = _cache() / f"{program.stem}-{sha256(content + jars.encode()).hexdigest()[:12]}"
     with (_cache() / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=_cache()) as scratch:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not classes.exists():
             made = Path(scratch) / "classes"
-            command = ["javac", "--release", "17", "-d", str(made), "-cp", jars, str(program)]
+            command = ["javac", "--release", "17", "-nowarn", "-d", str(made), "-cp", jars, *map(str, files)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise RuntimeError(f"javac could not compile {program}:\n{done.stdout}{done.stderr}")
             made.rename(classes)
-    return ["-cp", f"{classes}{os.pathsep}{jars}", program.stem]
+    main = f"{program.name}.Main" if program.is_dir() else program.stem
+    return ["-cp", f"{classes}{os.pathsep}{jars}", main]
 
 
 def free_ports(count: int) -> list[int]:

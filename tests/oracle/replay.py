@@ -190,7 +190,7 @@ def _unmatched(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
 
 def _subscriptions(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
     """The subscriptions of a foreign-key join, in the words of Java's toString()."""
-    key_serde = serde(next(step for step in case["dsl"] if step["op"] == "table")["consumed"]["key"])
+    key_serde = serde(next((step["consumed"]["key"] for step in case["dsl"] if step["op"] == "table"), "string"))
     entries = []
     for key, (raw, timestamp) in driver.get_timestamped_key_value_store(name).all():
         each = ForeignKeySubscription.from_bytes(raw)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.comparison import in_order, value_of, without_headers
 from tests.oracle.programs import Case, case_name, unsupported
 from tests.oracle.replay import expected_sent, replay
 
@@ -18,6 +19,8 @@ DIFFERENT: dict[str, str] = {
     "02-aggregation/caching-on-tiny-cache-evicts": "a full cache asks for a commit here, and evicts what was written then",
     "02-aggregation/caching-on-windowed-commit-manual": "Java's cache still shows windows that its store has expired",
     "10-errors/topic-function-throws-below-a-source": "Java asks no handler below a source; here it is asked",
+    "03-windows/session-closes-with-the-record": "a session that is not closed yet is still there here",
+    "05-names/self-left-join-opt-single": "left and outer joins of a stream with itself stay what they are here",
     "03-windows/emit-on-close-with-production-emit-interval": "windows are emitted when they close, after no interval",
 }
 """Cases whose outcome differs on purpose, each with the reason."""
@@ -68,7 +71,7 @@ def test_case(oracle_case: Case, generate: bool) -> None:
             continue
         if any(record["ts"] is None for record in wanted):
             # The producer stamps these, and Java logs them in the order of a hash set.
-            sent, wanted = ([{**record, "ts": None} for record in _sorted(records)] for records in (sent, wanted))
+            sent, wanted = ([{**record, "ts": None} for record in in_order(records)] for records in (sent, wanted))
         if case_name(case) in SENDS_MORE:
             rest = iter(sent)
             assert all(record in rest for record in wanted), f"{topic} at step {step}"
@@ -86,29 +89,10 @@ def _check_stores(case: Case, stores: dict[str, list[Any]]) -> None:
             continue
         entries = expected["entries"]
         if expected["kind"].startswith("headers_"):
-            timestamped = any("ts" in _value(row) for row in stores[name])
-            entries = [_without_headers(entry, timestamped=timestamped) for entry in entries]
-        rows, wanted = _sorted(stores[name]), _sorted(entries)
+            timestamped = any("ts" in value_of(row) for row in stores[name])
+            entries = [without_headers(entry, timestamped=timestamped) for entry in entries]
+        rows, wanted = in_order(stores[name]), in_order(entries)
         if case_name(case) in KEEPS_LESS:
             assert all(row in wanted for row in rows), f"store {name}"
         else:
             assert rows == wanted, f"store {name}"
-
-
-def _without_headers(entry: Any, *, timestamped: bool) -> Any:
-    """Java's rows may have headers; nobody reads those of joins, and the DSL's other operators leave them empty.
-
-    So with the timestamps of what a join keeps.
-    """
-    value = entry["value"]
-    if not timestamped:
-        return {"key": entry["key"], "value": value["value"]}
-    return {"key": entry["key"], "value": {"value": value["value"], "ts": value["ts"]}}
-
-
-def _value(entry: Any) -> Any:
-    return entry["value"] if isinstance(entry["value"], dict) else {}
-
-
-def _sorted(entries: list[Any]) -> list[Any]:
-    return sorted(entries, key=repr)

@@ -260,7 +260,7 @@ class _Graph:
             key=next((step.key for step in replaced if step.key.serde is not None), first.key),
             value=next((step.value for step in replaced if step.value.serde is not None), first.value),
             # What else reads a step that comes behind the repartition now is not to miss records without a key.
-            keeps_null_keys=has_other_readers or any(step.keeps_null_keys for step in replaced),
+            keeps_null_keys=has_other_readers,
         )
         for step in replaced:
             above = [shared.name if parent == changer else parent for parent in self.parents[step.name]]

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from topology.build.layout import Layout, children_of, in_order
 from topology.build.optimizer import merge_repartitions, optimizations, reuse_source_topics, single_store_self_joins
-from topology.build.plan import Plan, SourceStep, Step
+from topology.build.plan import OperatorStep, Plan, RepartitionStep, SourceStep, Step, StreamJoinStep
 from topology.build.processor_wrapper import wrap_processors
 from topology.build.unfinished import UnfinishedTopology
 from topology.graph.identity import subtopology_digest, subtopology_id, topology_digest
@@ -27,6 +27,8 @@ from topology.graph.internal_topics import (
     repartition_topic,
 )
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
+from topology.graph.operations.basic import StreamTableJoin
+from topology.graph.operations.joins import AsofJoin, StreamGlobalTableJoin, StreamStreamJoin, StreamTableGraceJoin
 from topology.graph.operations.traits import ResultsPerRecord, traits_of
 from topology.graph.origins import function_code
 from topology.graph.topology import Topology
@@ -98,6 +100,25 @@ def merge_sources(unfinished: UnfinishedTopology) -> UnfinishedTopology:
                     step.site,
                 )
     return replace(unfinished, steps=tuple(kept), merged=merged)
+
+
+def keep_null_keys(unfinished: UnfinishedTopology) -> UnfinishedTopology:
+    """Records without a key go through a repartition topic where a left or outer join of a stream follows, however far
+    below.
+    """
+    by_name = {step.name: step for step in unfinished.steps}
+    waiting = [step for step in unfinished.steps if _joins_null_keys(step)]
+    found = set(waiting)
+    while waiting:
+        for parent in waiting.pop().parents:
+            step = by_name[unfinished.merged.get(parent.name, parent.name)]
+            if step not in found:
+                found.add(step)
+                waiting.append(step)
+    for step in found:
+        if isinstance(step, RepartitionStep):
+            step.keeps_null_keys = True
+    return unfinished
 
 
 def lay_out(unfinished: UnfinishedTopology) -> UnfinishedTopology:
@@ -287,6 +308,7 @@ PASSES: tuple[Callable[[UnfinishedTopology], UnfinishedTopology], ...] = (
     reuse_source_topics,
     merge_repartitions,
     single_store_self_joins,
+    keep_null_keys,
     lay_out,
     wrap_processors,
     check_names,
@@ -301,6 +323,19 @@ PASSES: tuple[Callable[[UnfinishedTopology], UnfinishedTopology], ...] = (
 
 
 # ------------------------------------------------------------------------------------------------------------- details
+
+
+def _joins_null_keys(step: Step) -> bool:
+    if isinstance(step, StreamJoinStep):
+        return any(
+            isinstance(operation, StreamStreamJoin) and operation.emits_unmatched
+            for operation in (step.this_operation, step.other_operation)
+        )
+    return (
+        isinstance(step, OperatorStep)
+        and isinstance(step.operation, AsofJoin | StreamGlobalTableJoin | StreamTableGraceJoin | StreamTableJoin)
+        and step.operation.left
+    )
 
 
 def _check_read_alike(main: SourceStep, other: SourceStep) -> None:

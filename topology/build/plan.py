@@ -175,8 +175,8 @@ class StreamJoinStep(Step):
 class RepartitionStep(Step):
     """Writes to an internal topic and reads it again: three nodes. ``name`` is the source's.
 
-    ``keeps_null_keys``: a left join follows, which wants records without a key too. ``filter_name`` None: what comes has a
-    key, so that there are two nodes only.
+    ``keeps_null_keys``: a left or outer join of streams follows, which wants records without a key too. ``filter_name``
+    None: what comes has a key, so that there are two nodes only.
     """
 
     topic: str

@@ -65,8 +65,8 @@ def join_asof(stream: PlannedStream, other: object, join: StreamAsofJoin) -> Pla
     values = (stream.value.or_given(join.value), other.value.or_given(join.other_value))
     given = checked_step_name(join.name)
     check_keys("join_asof", keys.serde, other.key.serde)
-    left, left_sources = join_side(stream, given, "left", join.how, keys, values[0])
-    right, right_sources = join_side(other, given, "right", join.how, keys, values[1])
+    left, left_sources = join_side(stream, given, "left", keys, values[0])
+    right, right_sources = join_side(other, given, "right", keys, values[1])
     sources = left_sources | right_sources
     stream.plan.copartitioned.append((sources, call_site()))
     step, lates = _steps(stream.plan, given, (left, right), operation, as_store(join.store), (keys, *values))

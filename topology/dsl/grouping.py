@@ -149,6 +149,10 @@ class Windowing:
 
 def count(group: PlannedGroup, options: Materialized, windowing: Windowing) -> PlannedTable:
     """The number of records."""
+    _, store, _, _ = options
+    if store is not None and as_store(store).name is None and not isinstance(windowing.windows, SlidingWindows):
+        # Kafka Streams takes a number more here, too.
+        generated_store_name(group.plan, "KSTREAM-AGGREGATE-")
     return _aggregate(group, "count", (None, None), PlannedSerde(long), options, windowing)
 
 

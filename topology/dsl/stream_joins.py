@@ -106,7 +106,6 @@ def _join_table(stream: PlannedStream, table: PlannedTable, options: StreamJoin)
     parent, sources = stream.step, stream.sources
     if stream.repartition_required:
         through = stream.repartitioned_for_join(name or stream.step.name, own_key, own_value)
-        through.keeps_null_keys |= left
         parent, sources = through, frozenset((through.name,))
     sources |= table.sources
     stream.plan.copartitioned.append((sources, call_site()))
@@ -141,7 +140,7 @@ def _wait(step: OperatorStep, table: PlannedTable, options: StreamJoin, key: Pla
     )
     spec = store_spec(Store(buffer, caching=False, timestamped=False, in_memory=False), buffer, bytes_, bytes_)
     step.own_stores = (PlannedStore(spec, PlannedSerde(bytes_), PlannedSerde(bytes_)),)
-    step.stores = (*step.stores, buffer)
+    step.stores = (buffer, *step.stores)
     step.serdes = {"key": key, "value": value}
 
 
@@ -189,8 +188,8 @@ def _join_stream(
     key = stream.key.or_given(options.key)
     values = (stream.value.or_given(options.value), other.value.or_given(options.other_value))
     check_keys(options.operator, key.serde, other.key.serde)
-    left, left_sources = join_side(stream, name, "left", kind, key, values[0])
-    right, right_sources = join_side(other, name, "right", kind, key, values[1])
+    left, left_sources = join_side(stream, name, "left", key, values[0])
+    right, right_sources = join_side(other, name, "right", key, values[1])
     plan.copartitioned.append((left_sources | right_sources, site))
     windowed = [plan.suffixed(name, f"-{side}-windowed", "KSTREAM-WINDOWED-") for side in ("this", "other")]
     generated = (
@@ -244,14 +243,13 @@ def _join_stream(
 
 
 def join_side(
-    stream: PlannedStream, name: str | None, side: str, kind: JoinKind, key: PlannedSerde, value: PlannedSerde
+    stream: PlannedStream, name: str | None, side: str, key: PlannedSerde, value: PlannedSerde
 ) -> tuple[Step, frozenset[str]]:
     """The step that this stream is joined behind, and the sources above it."""
     if not stream.repartition_required:
         return stream.step, stream.sources
     prefix = stream.step.name if name is None else f"{name}-{side}"
     through = stream.repartitioned_for_join(prefix, key, value)
-    through.keeps_null_keys |= kind != "inner"
     return through, frozenset((through.name,))
 
 

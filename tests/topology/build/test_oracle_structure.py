@@ -26,6 +26,8 @@ BUILT = [name for name in SUPPORTED if "build_error" not in CASES[name]]
 DIFFERENT_ON_PURPOSE = {
     # Java leaves two subtopologies that own one changelog, whose tasks would overwrite each other's state.
     "05-names/state-store-by-connected-provider",
+    # Java makes an inner join of it, which loses the records without a partner.
+    "05-names/self-left-join-opt-single",
 }
 
 OTHER_TOPIC_SETTINGS = {
