@@ -5,9 +5,9 @@
 2. Records without headers are read by the loop in C, if it was built (:mod:`streamsrt.wire.kernels`). Else, where all
    records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
    :mod:`streamsrt.wire.records.small`; for restores, :mod:`streamsrt.wire.records.placed` reads those of any sizes, several
-   batches at once; any others are read by aiokafka's Cython reader. It takes the
-   attributes of records for a number (:mod:`streamsrt.wire.records.attributes`). It trusts a varint to end within the
-   buffer, so it gets only buffers for which that holds (``readable``).
+   batches at once; single records are read by :mod:`streamsrt.wire.records.plain`, and any others by aiokafka's Cython
+   reader. It takes the attributes of records for a number (:mod:`streamsrt.wire.records.attributes`). It trusts a varint
+   to end within the buffer, so it gets only buffers for which that holds (``readable``).
 3. Threads beside this one get their turns, however many headers a record has: the Cython reader reads a record in one go,
    so it gets no batch with a record of more than :data:`LONG_RECORD_BYTES`.
 """
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
 from streamsrt.wire.kernels import read_records
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
 from streamsrt.wire.records.columns import (
@@ -121,6 +121,10 @@ def _decoded(view: memoryview, header: BatchHeader, headers: bool, lazily: bool 
         if small is not None:
             keys, values, times = small
             return _timed_columns(keys, values, times, header, _bounds(times))
+    if header.records_count == 1:
+        # As quick here, and instances with few records do without aiokafka. It tells what is wrong with a broken one.
+        with suppress(DecodeError):
+            return _plain_columns(view, header, headers)
     if has_long_record(records, LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)

@@ -1,4 +1,5 @@
-"""Records that the quick readers refuse though Java's accepts them: header keys that are not UTF-8; and very long ones.
+"""Records that the quick readers refuse though Java's accepts them, with header keys that are not UTF-8; very long records;
+and single ones, for which a codec is not worth loading.
 
 1. Such keys are read as Java reads them, with U+FFFD in place of invalid bytes. Everything else is as strict as there.
 2. Keys and values are not copied: for long records this is the main cost, and it blocks all threads.
@@ -9,6 +10,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from streamsrt.wire.compression import TooLargeError
@@ -19,6 +21,7 @@ from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader
 _NUMBER_BYTES_MAX = 10
 _INT_BYTES_MAX = 5
 _HEADER_BYTES_MIN = 2
+_NULL = b"\1"
 
 
 class PlainRecord(NamedTuple):
@@ -198,6 +201,17 @@ def written_number(number: int) -> bytes:
         number >>= 7
     written.append(number)
     return bytes(written)
+
+
+_number = lru_cache(maxsize=4096)(written_number)
+
+
+def write_plain(key: bytes | None, value: bytes | None, delta_ms: int, delta: int) -> bytes:
+    """A record without headers, as it is in a batch."""
+    key_size, key = (_NULL, b"") if key is None else (_number(len(key)), key)
+    value_size, value = (_NULL, b"") if value is None else (_number(len(value)), value)
+    record = b"".join((b"\0", _number(delta_ms), _number(delta), key_size, key, value_size, value, b"\0"))
+    return _number(len(record)) + record
 
 
 def _bytes(view: memoryview | None) -> bytes | None:
