@@ -1,8 +1,8 @@
 """numpy, loaded when something is first asked of it: ``from streamsrt.wire.later_numpy import np``.
 
-It takes 13 MB of a process and a fifth of its start. Everything that uses it is for many records at once, so commands,
-unit tests and instances with few records do without. Nothing may ask for it while modules are imported: tables are made at
-first use, and types of arrays are quoted.
+It takes 13 MB of a process, and time at its start. Everything that uses it is for many records at once, so commands, unit
+tests and instances with few records do without. Nothing may ask for it while modules are imported: tables are made at first
+use, and types of arrays are quoted.
 """
 
 from __future__ import annotations

@@ -46,6 +46,23 @@ def read_plain(batch: memoryview, header: BatchHeader, wants_headers: bool = Tru
     return records
 
 
+def read_single(data: bytes) -> tuple[bytes | None, bytes | None] | None:
+    """Key and value of the only record of a batch, as a producer writes it: with the batch's own timestamp and offset, and
+    without headers. None for any other, and for a broken one."""
+    try:
+        size, at = read_number(data, 0)
+        if at + size != len(data) or data[at + 1 : at + 3] != b"\0\0" or data[-1]:
+            return None
+        key_size, at = read_number(data, at + 3)
+        value_at = at + max(key_size, 0)
+        value_size, end = read_number(data, value_at)
+    except (IndexError, DecodeError):
+        return None
+    if end + max(value_size, 0) != len(data) - 1:
+        return None
+    return None if key_size < 0 else data[at:value_at], None if value_size < 0 else data[end:-1]
+
+
 def _records(data: memoryview, header: BatchHeader, wants_headers: bool) -> tuple[list[PlainRecord], int]:
     records = []
     at = 0
@@ -175,7 +192,7 @@ def _behind_headers(data: memoryview, at: int, count: int, bytes_max: int = _NUM
     return at
 
 
-def read_number(data: memoryview, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -> tuple[int, int]:
+def read_number(data: memoryview | bytes, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -> tuple[int, int]:
     """The varint at that position, and the position after it. IndexError beyond the end."""
     value = 0
     for shift in range(0, 7 * bytes_max, 7):
