@@ -433,7 +433,9 @@ NOT_OF_EVERY_INSTANCE = (
     *(
         "aiokafka",
         "coordinator",
+        "cramjam",
         "multiprocessing.connection",
+        "numpy",
         "rich",
         "typer",
     ),
@@ -447,7 +449,8 @@ NOT_OF_EVERY_INSTANCE = (
     ),
     *("streamsrt.http.server", "streamsrt.membership.classic.member"),
 )
-"""What takes 20 MB more, and is needed by some instances only: with several stream threads, with SASL, with models, ..."""
+"""What takes 20 MB more, and is needed by some instances only: with many records, several stream threads, SASL,
+models, ..."""
 
 
 @pytest.mark.parametrize(

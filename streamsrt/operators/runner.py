@@ -510,13 +510,16 @@ class Runner:
                 self._flush_all()
 
     def _flush_all(self) -> None:
+        """There are changes."""
         env = self.env
         try:
-            while self.has_changes():
+            while True:
                 for store, flush in self._flushes:
                     flush(store)
                 if env.windows:
                     env.finish_calls()
+                if not self.has_changes():
+                    return
         except UpcastError as error:
             raise ProcessingError(error.with_advice) from error
 

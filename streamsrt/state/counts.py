@@ -13,20 +13,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from streamsrt.wire.kernels import UnreadItems, add_counts, key_numbers
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.records.columns import Times
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Row: TypeAlias = tuple[bytes, int, int]
 """Key, count and time."""
 Adopt: TypeAlias = Callable[[list[bytes]], Iterable[Row]]
 Keys: TypeAlias = Sequence[bytes] | UnreadItems
 """Of records; none is null."""
-_Column: TypeAlias = NDArray[np.int64]
+_Column: TypeAlias = "NDArray[np.int64]"
 Positions: TypeAlias = _Column
 
 _LEAST_ROWS: Final = 16

@@ -13,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from operator import add, lt
 from struct import Struct
-from typing import NamedTuple, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from streamsrt.state.key_order import positions_in_order
 from streamsrt.state.rocksdb_files import DATA
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.records.columns import Placed, Tables
 from streamsrt.wire.records.items import WIDTH_MAX, Items, bytes_at
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _CHUNK_ROWS = 1024
 _TABLE_RECORDS = 32
@@ -35,12 +36,12 @@ _HEAD_BYTES = 6
 """What lies before a placed value, beside its key."""
 _DELETED = -1
 
-_Bytes: TypeAlias = npt.NDArray[np.uint8]
-_Table: TypeAlias = npt.NDArray[np.uint8]
+_Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+_Table: TypeAlias = "npt.NDArray[np.uint8]"
 """A row for each record, a column for each byte."""
-_Numbers: TypeAlias = npt.NDArray[np.uint64]
-_Positions: TypeAlias = npt.NDArray[np.int64]
-_Sizes: TypeAlias = npt.NDArray[np.int64]
+_Numbers: TypeAlias = "npt.NDArray[np.uint64]"
+_Positions: TypeAlias = "npt.NDArray[np.int64]"
+_Sizes: TypeAlias = "npt.NDArray[np.int64]"
 Chunk: TypeAlias = tuple[Sequence[bytes], Sequence[bytes | None]]
 """Stored keys, and their values."""
 

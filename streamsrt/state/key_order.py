@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
+from streamsrt.wire.later_numpy import np
 
 _FEW = 200
 _COMPARED_BYTES = 16

@@ -9,8 +9,6 @@ from operator import add
 from struct import Struct
 from typing import Protocol
 
-import numpy as np
-
 from streamsrt.state.cache import (
     ENTRY_OVERHEAD_BYTES,
     ChangedEntries,
@@ -22,6 +20,7 @@ from streamsrt.state.cache import (
 )
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Keys, Positions, Row
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.records.columns import Times
 
 _pack_timestamp = Struct(">q").pack

@@ -253,8 +253,7 @@ class Task:
         self._add(topic_partition, columns)
 
     def _add(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
-        self._group.add(topic_partition, columns)
-        if not columns:
+        if not self._group.add(topic_partition, columns):
             self._offsets[topic_partition] = columns.next_offset
             self._uncommitted.add(topic_partition)
 
@@ -399,8 +398,7 @@ class Task:
             raise
         finally:
             self._current = None
-        self._done(run.topic_partition, columns, self._runner.unread)
-        return len(columns)
+        return self._done(run.topic_partition, columns, self._runner.unread)
 
     def _process_merged(self, run: MergedRun) -> int:
         partitions, columns = run.topic_partitions, run.columns
@@ -421,9 +419,11 @@ class Task:
             self._done(topic_partition, part, skipped)
         return len(columns)
 
-    def _done(self, topic_partition: TopicPartition, columns: RecordColumns, unread: Sequence[int]) -> None:
-        """``unread``: the indexes of those that can't be deserialized. Their timestamps may be as wrong as they are."""
-        if columns:
+    def _done(self, topic_partition: TopicPartition, columns: RecordColumns, unread: Sequence[int]) -> int:
+        """Returns how many records these are. ``unread``: the indexes of those that can't be deserialized. Their timestamps
+        may be as wrong as they are."""
+        count = len(columns)
+        if count:
             latest, env = columns.timestamp_max, self._runner.env
             self.meter.done(topic_partition[0], columns.quick_times, latest, env.system_time_ms, env.stream_time_ms)
             if unread:
@@ -433,9 +433,10 @@ class Task:
                 self._partition_times[topic_partition] = latest
             if latest > env.stream_time_ms:
                 env.stream_time_ms = latest
-        self._processed += len(columns)
+        self._processed += count
         self._offsets[topic_partition] = columns.next_offset
         self._uncommitted.add(topic_partition)
+        return count
 
     def _request_commit_if_full(self) -> None:
         if not self.caches:

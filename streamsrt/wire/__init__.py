@@ -16,6 +16,7 @@ module                 what is in it
 ``records``            record batches (magic 2) to and from columns
 ``compression``        the codecs of record batches, within a limit of decompressed bytes
 ``kernels``            the hottest loops over records, in C where they were built, and what stands in for them
+``later_numpy``        numpy, which is loaded by the first run of many records
 ``murmur2``            the default partitioner of the Java client
 ``client_tags``        client tags of streams groups (KIP-1071) that mean something to our members and to the bundled
                        broker

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from streamsrt.wire.later_numpy import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 MODULE = "_streamsrt_kernels"
 T = TypeVar("T")
@@ -27,8 +30,8 @@ _PLACED_COLUMNS = 6
 
 Items: TypeAlias = list[bytes | None]
 """Keys, or values."""
-Times: TypeAlias = npt.NDArray[np.int64]
-Positions: TypeAlias = npt.NDArray[np.uint32]
+Times: TypeAlias = "npt.NDArray[np.int64]"
+Positions: TypeAlias = "npt.NDArray[np.uint32]"
 Part: TypeAlias = tuple[Items, Items, list[int]]
 """Keys, values and timestamps."""
 

@@ -6,13 +6,19 @@ Rules of this module:
   time (one numpy pass for all keys of one length) and remembered, unless the loop in C was built, which needs no memory.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import cast
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from streamsrt.wire import kernels
+from streamsrt.wire.later_numpy import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_Hashes: TypeAlias = "list[int] | npt.NDArray[np.int32]"
+"""Few as a list, many as an array."""
 
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -50,11 +56,11 @@ def murmur2_many(keys: Iterable[bytes]) -> dict[bytes, int]:
     """Hash of every distinct key, as `murmur2` gives it."""
     hashes: dict[bytes, int] = {}
     for group, values in _hashed(set(keys)):
-        hashes.update(zip(group, values.tolist(), strict=True))
+        hashes.update(zip(group, values if isinstance(values, list) else values.tolist(), strict=True))
     return hashes
 
 
-def _hashed(keys: set[bytes]) -> Iterator[tuple[list[bytes], npt.NDArray[np.int32]]]:
+def _hashed(keys: set[bytes]) -> Iterator[tuple[list[bytes], _Hashes]]:
     by_size: dict[int, list[bytes]] = {}
     sizes = set(map(len, keys))
     if len(sizes) == 1:
@@ -64,9 +70,16 @@ def _hashed(keys: set[bytes]) -> Iterator[tuple[list[bytes], npt.NDArray[np.int3
             by_size.setdefault(len(key), []).append(key)
     for size, group in by_size.items():
         if len(group) < _VECTOR_MINIMUM_KEYS:
-            yield group, np.array(list(map(murmur2, group)), np.int32)
+            yield group, list(map(murmur2, group))
         else:
             yield group, _murmur2_equal_size(group, size)
+
+
+def _partitions(hashes: _Hashes, partition_count: int) -> list[int]:
+    if isinstance(hashes, list):
+        return [(value & 0x7FFFFFFF) % partition_count for value in hashes]
+    found: list[int] = ((hashes & 0x7FFFFFFF) % partition_count).tolist()
+    return found
 
 
 def _murmur2_equal_size(keys: list[bytes], size: int) -> npt.NDArray[np.int32]:
@@ -165,7 +178,7 @@ class PartitionMemo:
             missing = cast("set[bytes]", set(keys).difference(memo))
             size_bytes = _remembered_bytes(missing)
         for group, values in _hashed(missing):
-            memo.update(zip(group, ((values & 0x7FFFFFFF) % partition_count).tolist(), strict=True))
+            memo.update(zip(group, _partitions(values, partition_count), strict=True))
         self._used_bytes += size_bytes
         column = list(map(memo.__getitem__, keys))
         if self._used_bytes > self._limit_bytes:

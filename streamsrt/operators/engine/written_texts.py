@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.records.texts import SEPARATOR, Texts, Times, read_texts
 from topology import serdes
 

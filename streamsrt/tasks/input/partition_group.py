@@ -191,17 +191,20 @@ class PartitionGroup:
         queue = self._queues[partition]
         return sum(map(len, queue.batches)) - queue.position
 
-    def add(self, partition: TopicPartition, columns: RecordColumns) -> None:
-        """Adds a batch. Raises KeyError for a partition that is not an input of the task."""
+    def add(self, partition: TopicPartition, columns: RecordColumns) -> int:
+        """Adds a batch, and returns how many records it has. Raises KeyError for a partition that is not an input of the
+        task."""
         queue = self._queues[partition]
         queue.fetched_to = columns.next_offset
-        if not columns:
-            return
+        count = len(columns)
+        if not count:
+            return 0
         self._idle_since_ms.pop(partition, None)
         queue.batches.append(columns)
-        self.buffered += len(columns)
+        self.buffered += count
         if queue.head is None:
             queue.open_batch(columns)
+        return count
 
     def wait_for(self, partitions: Iterable[TopicPartition]) -> None:
         """Their high watermarks will be noted, and are unknown until then (rule 3)."""
@@ -285,18 +288,18 @@ class PartitionGroup:
     def _run(self, partition: TopicPartition, limit_records: int, bound: int | None) -> Run:
         """Removes and returns the records that come before ``bound`` is passed."""
         queue = self._queues[partition]
-        columns = queue.batches[0]
-        stop = min(queue.position + limit_records, len(columns))
+        columns, start = queue.batches[0], queue.position
+        stop = min(start + limit_records, len(columns))
         if bound is not None:
             if queue.highest < 0:
                 queue.highest = columns.timestamp_max
             if queue.highest > bound:
-                timestamps, end = columns.timestamps, queue.position + 1
+                timestamps, end = columns.timestamps, start + 1
                 while end < stop and timestamps[end] <= bound:
                     end += 1
                 stop = end
         taken = queue.take(stop)
-        self.buffered -= len(taken)
+        self.buffered -= stop - start
         return Run(partition, taken)
 
     def _merged(self, limit_records: int) -> MergedRun | Run:

@@ -23,12 +23,11 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Protocol
 
-import numpy as np
-
 from streamsrt.errors import ProductionError
 from streamsrt.operators.engine.placement import Choice, check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.kernels import RecordsWriter, new_writer, split, write_apart
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.murmur2 import PartitionMemo, murmur2_padded
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, decode_batch, encode_batch, encode_written

@@ -10,7 +10,7 @@
 | ``placed`` | several batches at once, for what takes keys and values from where they lie |
 | ``items`` | bytes out of a buffer, many items at once |
 | ``quick`` | aiokafka's codec, in Cython |
-| ``plain`` | the same for header keys that are not UTF-8, and for very long records |
+| ``plain`` | the same for header keys that are not UTF-8, for very long records, and for single ones |
 | ``latest`` | the largest timestamp of records that lie as producers mostly write them |
 | ``attributes`` | whether the quick reader has misread the attributes of a record |
 | ``overlong`` | whether the quick reader may have read a number that Kafka refuses as too long |

@@ -14,18 +14,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from operator import eq
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.columns import RecordColumns
 from streamsrt.wire.records.header import BatchHeader
 from streamsrt.wire.records.plain import read_number
 from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 FILLED_MIN = 96
 """Fewer records cost less one by one."""
@@ -34,17 +36,15 @@ _FIXED_BYTES = 2  # attributes, header count
 _SHORT_DELTAS = 64
 """So many deltas from 0 on take one byte."""
 
-_Sizes: TypeAlias = npt.NDArray[np.intc]
+_Sizes: TypeAlias = "npt.NDArray[np.intc]"
 
 
+@cache
 def _number_sizes() -> _Sizes:
     """The number of bytes in which a size is written; from 8,192 on it is three or more."""
     sizes = np.full(8193, 2, np.intc)
     sizes[:_SHORT_DELTAS], sizes[8192] = 1, 3
     return sizes
-
-
-_NUMBER_SIZES = _number_sizes()
 
 
 def is_misread(
@@ -107,7 +107,7 @@ def _sizes_of(items: list[bytes | None]) -> _Sizes | None:
 
 
 def _written_sizes(sizes: _Sizes) -> _Sizes:
-    return _NUMBER_SIZES.take(sizes, mode="clip")
+    return _number_sizes().take(sizes, mode="clip")
 
 
 def has_long_attributes(records: Buffer, count: int) -> bool:

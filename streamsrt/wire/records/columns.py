@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.wire.kernels import UnreadItems
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.records.items import Bytes, Items, Numbers
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-Times: TypeAlias = list[int] | NDArray[np.int64]
-Table: TypeAlias = NDArray[np.uint8]
+Times: TypeAlias = "list[int] | NDArray[np.int64]"
+Table: TypeAlias = "NDArray[np.uint8]"
 """A row for each item, a column for each byte."""
 
 

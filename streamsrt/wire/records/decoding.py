@@ -5,9 +5,9 @@
 2. Records without headers are read by the loop in C, if it was built (:mod:`streamsrt.wire.kernels`). Else, where all
    records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
    :mod:`streamsrt.wire.records.small`; for restores, :mod:`streamsrt.wire.records.placed` reads those of any sizes, several
-   batches at once; any others are read by aiokafka's Cython reader. It takes the
-   attributes of records for a number (:mod:`streamsrt.wire.records.attributes`). It trusts a varint to end within the
-   buffer, so it gets only buffers for which that holds (``readable``).
+   batches at once; single records are read by :mod:`streamsrt.wire.records.plain`, and any others by aiokafka's Cython
+   reader. It takes the attributes of records for a number (:mod:`streamsrt.wire.records.attributes`). It trusts a varint
+   to end within the buffer, so it gets only buffers for which that holds (``readable``).
 3. Threads beside this one get their turns, however many headers a record has: the Cython reader reads a record in one go,
    so it gets no batch with a record of more than :data:`LONG_RECORD_BYTES`.
 """
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
 from streamsrt.wire.kernels import read_records
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
 from streamsrt.wire.records.columns import (
@@ -47,7 +47,7 @@ from streamsrt.wire.records.header import (
     read_header,
 )
 from streamsrt.wire.records.placed import PLACED_RECORDS_MIN, read_placed
-from streamsrt.wire.records.plain import has_long_record, read_plain
+from streamsrt.wire.records.plain import has_long_record, read_plain, read_single
 from streamsrt.wire.records.small import read_small
 from streamsrt.wire.records.uniform import read_uniform
 
@@ -63,6 +63,8 @@ _JOINED_RECORDS = 2048
 _JOINED_BYTES = 1 << 20
 """Batches with so many records or bytes are not joined by another one: a step of a restore should be short."""
 _ATTRIBUTES_LOW_BYTE = 22
+_SHORT_BYTES = 1 << 12
+"""Where a copy costs next to nothing."""
 _SLACK = bytes(SLACK_BYTES)
 _RECORD_MINIMUM_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
 
@@ -121,6 +123,10 @@ def _decoded(view: memoryview, header: BatchHeader, headers: bool, lazily: bool 
         if small is not None:
             keys, values, times = small
             return _timed_columns(keys, values, times, header, _bounds(times))
+    if header.records_count == 1:
+        # As quick here, and instances with few records do without aiokafka. It tells what is wrong with a broken one.
+        with suppress(DecodeError):
+            return _single_columns(view, header, headers)
     if has_long_record(records, LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
     found_quickly = _quick_columns(view, records, header, headers)
@@ -273,6 +279,16 @@ def _compacted_columns(batch: DefaultRecordBatch, header: BatchHeader, headers: 
     if headers and any(found):
         columns.headers = found
     return columns
+
+
+def _single_columns(view: memoryview, header: BatchHeader, headers: bool) -> RecordColumns:
+    is_short = header.last_offset_delta == 0 and len(view) <= _SHORT_BYTES
+    found = read_single(bytes(view[HEADER_SIZE_BYTES:])) if is_short else None
+    if found is None:
+        return _plain_columns(view, header, headers)
+    key, value = found
+    timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp
+    return RecordColumns([key], [value], [timestamp], header.base_offset, header.next_offset)
 
 
 def _plain_columns(view: memoryview, header: BatchHeader, headers: bool) -> RecordColumns:

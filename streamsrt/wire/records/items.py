@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from streamsrt.wire.kernels import take_items
+from streamsrt.wire.later_numpy import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 WIDTH_MAX = 512
 """Longer items are cut out one by one, which costs little more than to copy their bytes."""
@@ -27,8 +28,8 @@ _ROWS_AT_ONCE = 128
 _CACHED_BYTES = 120 << 10
 """A table of so many bytes fits the processor's cache, and is allocated without asking the system for memory."""
 
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Numbers: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Items:

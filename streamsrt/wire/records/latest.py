@@ -9,10 +9,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
-
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader
 from streamsrt.wire.records.plain import written_number
@@ -26,7 +25,7 @@ EQUAL_MAX = 4096
 _SIZE_SHIFT_MAX = 21
 _SHORT_OFFSETS = 64
 """So many offset deltas take one byte, more than there can be here take two."""
-_BYTE = np.dtype(np.uint8)
+_BYTE: Final = "u1"
 _NO_DELTA = 0xFF
 _DELTA_ZERO = 64
 _DELTAS = bytes(_DELTA_ZERO + (byte >> 1 ^ -(byte & 1)) if byte < 0x80 else _NO_DELTA for byte in range(256))

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-import numpy as np
+from streamsrt.wire.later_numpy import np
 
-_WORD = np.dtype("<u2")
-_HIGH = np.array(0x8080, _WORD)
+_WORD = "<u2"
+_HIGH = 0x8080
 _FILLED_UP = b"\x80\x80\0"
 _NEAR = 1 << 20
 """Smaller numbers take three bytes or fewer. So they have such bytes where they are filled up to six or more."""

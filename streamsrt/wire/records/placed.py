@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import numpy as np
-
 from streamsrt.wire.kernels import place_records
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.records.columns import Placed
 from streamsrt.wire.records.header import BatchHeader
 from streamsrt.wire.records.items import WIDTH_MAX, Bytes, Numbers

@@ -1,4 +1,5 @@
-"""Records that the quick readers refuse though Java's accepts them: header keys that are not UTF-8; and very long ones.
+"""Records that the quick readers refuse though Java's accepts them, with header keys that are not UTF-8; very long records;
+and single ones, for which a codec is not worth loading.
 
 1. Such keys are read as Java reads them, with U+FFFD in place of invalid bytes. Everything else is as strict as there.
 2. Keys and values are not copied: for long records this is the main cost, and it blocks all threads.
@@ -9,6 +10,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from streamsrt.wire.compression import TooLargeError
@@ -19,6 +21,7 @@ from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader
 _NUMBER_BYTES_MAX = 10
 _INT_BYTES_MAX = 5
 _HEADER_BYTES_MIN = 2
+_NULL = b"\1"
 
 
 class PlainRecord(NamedTuple):
@@ -41,6 +44,23 @@ def read_plain(batch: memoryview, header: BatchHeader, wants_headers: bool = Tru
     if end != len(data):
         raise DecodeError(f"batch at offset {header.base_offset} has {len(data) - end} bytes after its last record")
     return records
+
+
+def read_single(data: bytes) -> tuple[bytes | None, bytes | None] | None:
+    """Key and value of the only record of a batch, as a producer writes it: with the batch's own timestamp and offset, and
+    without headers. None for any other, and for a broken one."""
+    try:
+        size, at = read_number(data, 0)
+        if at + size != len(data) or data[at + 1 : at + 3] != b"\0\0" or data[-1]:
+            return None
+        key_size, at = read_number(data, at + 3)
+        value_at = at + max(key_size, 0)
+        value_size, end = read_number(data, value_at)
+    except (IndexError, DecodeError):
+        return None
+    if end + max(value_size, 0) != len(data) - 1:
+        return None
+    return None if key_size < 0 else data[at:value_at], None if value_size < 0 else data[end:-1]
 
 
 def _records(data: memoryview, header: BatchHeader, wants_headers: bool) -> tuple[list[PlainRecord], int]:
@@ -172,7 +192,7 @@ def _behind_headers(data: memoryview, at: int, count: int, bytes_max: int = _NUM
     return at
 
 
-def read_number(data: memoryview, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -> tuple[int, int]:
+def read_number(data: memoryview | bytes, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -> tuple[int, int]:
     """The varint at that position, and the position after it. IndexError beyond the end."""
     value = 0
     for shift in range(0, 7 * bytes_max, 7):
@@ -198,6 +218,17 @@ def written_number(number: int) -> bytes:
         number >>= 7
     written.append(number)
     return bytes(written)
+
+
+_number = lru_cache(maxsize=4096)(written_number)
+
+
+def write_plain(key: bytes | None, value: bytes | None, delta_ms: int, delta: int) -> bytes:
+    """A record without headers, as it is in a batch."""
+    key_size, key = (_NULL, b"") if key is None else (_number(len(key)), key)
+    value_size, value = (_NULL, b"") if value is None else (_number(len(value)), value)
+    record = b"".join((b"\0", _number(delta_ms), _number(delta), key_size, key, value_size, value, b"\0"))
+    return _number(len(record)) + record
 
 
 def _bytes(view: memoryview | None) -> bytes | None:

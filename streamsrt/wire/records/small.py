@@ -11,13 +11,14 @@ Rules of this module:
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, TypeAlias
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from streamsrt.wire.later_numpy import np
+from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, short_deltas
 
-from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, SHORT_DELTAS
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 RECORDS_MIN = 768
 """Fewer records cost less one by one."""
@@ -33,13 +34,17 @@ _NUMBER_BYTES_MAX = 5
 _WORD = 8
 PADDING = bytes(_RECORD_BYTES_MAX + _WORD)
 
-Small: TypeAlias = tuple[list[bytes | None], list[bytes | None], npt.NDArray[np.int64]]
+Small: TypeAlias = "tuple[list[bytes | None], list[bytes | None], npt.NDArray[np.int64]]"
 """Keys, values and timestamps."""
-_Numbers: TypeAlias = npt.NDArray[np.int64]
-_Bytes: TypeAlias = npt.NDArray[np.uint8]
-_Words: TypeAlias = npt.NDArray[np.uint64]
+_Numbers: TypeAlias = "npt.NDArray[np.int64]"
+_Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+_Words: TypeAlias = "npt.NDArray[np.uint64]"
 
-_LOWEST_BYTES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+
+@cache
+def _lowest_bytes() -> _Words:
+    """Of a word."""
+    return np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 
 def read_small(records: memoryview, count: int, base_timestamp: int) -> Small | None:
@@ -116,7 +121,7 @@ def _deltas(data: bytes, table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Number
     if not ((words & 0x8080) == 0x8080).any():
         # A number of one byte is that byte alone.
         words &= longer * 0x1FE | 0xFF
-        return SHORT_DELTAS.take(words).astype(np.int64), at + 1 + (longer >> 7)
+        return short_deltas().take(words).astype(np.int64), at + 1 + (longer >> 7)
     deltas = np.zeros(len(at), np.int64)
     rest, at = np.arange(len(at)), at.copy()
     for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
@@ -148,6 +153,7 @@ def _written_offsets(count: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np
     return written.astype(np.uint16), np.where(is_short, 0xFF, 0xFFFF).astype(np.uint16), np.where(is_short, 1, 2)
 
 
+@cache
 def _sizes() -> _Numbers:
     """The size that a one-byte length stands for: 0 for null, and beyond any record for invalid lengths."""
     sizes = np.full(256, 1 << 20, np.int64)
@@ -156,12 +162,9 @@ def _sizes() -> _Numbers:
     return sizes
 
 
-_SIZES = _sizes()
-
-
 def _sized(table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:
     """Where the bytes begin whose length is at that position, and their number."""
-    return at + 1, _SIZES.take(table.take(at, mode="clip"))
+    return at + 1, _sizes().take(table.take(at, mode="clip"))
 
 
 def words_of(data: bytes, at: _Numbers, sizes: _Numbers) -> _Words:
@@ -170,7 +173,7 @@ def words_of(data: bytes, at: _Numbers, sizes: _Numbers) -> _Words:
     wide = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
     words = np.empty((len(at), width), np.uint64)
     for word in range(width):
-        lowest = _LOWEST_BYTES.take(sizes - _WORD * word, mode="clip")
+        lowest = _lowest_bytes().take(sizes - _WORD * word, mode="clip")
         np.bitwise_and(wide[at + _WORD * word], lowest, out=words[:, word])
     return words
 

@@ -8,13 +8,11 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from streamsrt.wire.compression import Compression, compress
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.records.encoding import assemble
 from streamsrt.wire.records.header import (
@@ -30,6 +28,9 @@ from streamsrt.wire.records.header import (
 from streamsrt.wire.records.small import PADDING, words_of
 from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 SEPARATOR = "\0"
 TEXT_BYTES_MAX = 24
 
@@ -38,8 +39,8 @@ _TIME_BYTES_MAX = 5
 _WORD = 8
 _FIXED_BYTES = 4  # attributes, two lengths, header count
 
-Times: TypeAlias = npt.NDArray[np.int64]
-_Bytes: TypeAlias = npt.NDArray[np.uint8]
+Times: TypeAlias = "npt.NDArray[np.int64]"
+_Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
 
 class Texts:
@@ -126,14 +127,15 @@ def _records(texts: Texts, deltas: Times) -> memoryview | None:
     for at in range(1, time_bytes):
         shapes += numbers >= 1 << 7 * at
     shapes <<= 1
-    shapes += _LONG_OFFSETS[:count]
+    offsets, are_long = _written_offsets()
+    shapes += are_long[:count]
     every_row, every_used = _rows(time_bytes, width)
     rows, used = every_row.take(shapes, axis=0), every_used.take(shapes, axis=0)
     for at in range(time_bytes):
         part = numbers >> 7 * at
         rows[:, 2 + at] = part & 0x7F | (part > 0x7F) << 7
     offset_at, text_bytes = 2 + time_bytes, _WORD * width
-    rows[:, offset_at : offset_at + 2] = _OFFSETS[:count]
+    rows[:, offset_at : offset_at + 2] = offsets[:count]
     as_bytes = np.ascontiguousarray(texts.words).view(np.uint8)
     for at in (offset_at + 3, offset_at + 4 + text_bytes):
         rows[:, at : at + text_bytes] = as_bytes
@@ -161,11 +163,9 @@ def _rows(time_bytes: int, width: int) -> tuple[_Bytes, npt.NDArray[np.bool_]]:
     return rows, used
 
 
+@cache
 def _written_offsets() -> tuple[_Bytes, npt.NDArray[np.int64]]:
     """Offset deltas as they are written, and whether they take two bytes."""
     numbers = np.arange(_RECORDS_MAX) << 1
     long = numbers > 0x7F
     return np.stack((numbers & 0x7F | long << 7, numbers >> 7), axis=1).astype(np.uint8), long.astype(np.int64)
-
-
-_OFFSETS, _LONG_OFFSETS = _written_offsets()

@@ -10,13 +10,14 @@ Rules of this module:
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-import numpy as np
-import numpy.typing as npt
-
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.records.columns import Table, Tables
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 RECORDS_MIN = 384
 """Fewer records cost less one by one."""
@@ -30,19 +31,17 @@ _KNOWN_RECORDS_MAX = 1 << 13
 BASE_TIMESTAMP_MAX = 1 << 62
 _HIGH = bytes(range(0x80, 0x100))
 
-_BYTE = np.dtype(np.uint8)
-_WRITTEN_TIMES: dict[int, np.dtype[Any]] = {1: _BYTE, 2: np.dtype("<u2")}
+_BYTE: Final = "u1"
+_WRITTEN_TIMES: Final = {1: _BYTE, 2: "<u2"}
 _bytes_of = lru_cache(maxsize=4096)(lambda size: np.dtype((np.void, size)))
 
 
-def _short_deltas() -> npt.NDArray[np.int16]:
+@cache
+def short_deltas() -> npt.NDArray[np.int16]:
     """What the two bytes of a number mean, read as one word; up to 127 it is what the first one means alone."""
     words = np.arange(1 << 16)
     numbers = words & 0x7F | words >> 1 & 0x3F80
     return (numbers >> 1 ^ -(numbers & 1)).astype(np.int16)
-
-
-SHORT_DELTAS = _short_deltas()
 
 
 class _Run(NamedTuple):
@@ -266,9 +265,9 @@ def _timestamps(records: memoryview, runs: list[_Run], base_timestamp: int) -> n
             written.append(_long_deltas(run))
         else:
             words = np.ndarray((run.length,), kind, records, run.position + run.time_at, (run.size,))
-            written.append(SHORT_DELTAS.take(words))
+            written.append(short_deltas().take(words))
     deltas = written[0] if len(written) == 1 else np.concatenate(written)
-    return cast(npt.NDArray[np.int64], np.add(deltas, base_timestamp, dtype=np.int64))
+    return cast("npt.NDArray[np.int64]", np.add(deltas, base_timestamp, dtype=np.int64))
 
 
 def _long_deltas(run: _Run) -> npt.NDArray[np.int64]:

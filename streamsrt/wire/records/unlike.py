@@ -11,13 +11,15 @@ Rules of this module:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from streamsrt.wire.later_numpy import np
 from streamsrt.wire.primitives import Buffer
-from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, SHORT_DELTAS
+from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, short_deltas
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 RECORDS_MIN = 160
 """Fewer records cost less one by one."""
@@ -28,12 +30,13 @@ HEADERS_EACH_MAX = 8
 _NUMBER_BYTES_MAX = 5
 _NOWHERE = 1 << 40
 
-_Bytes = npt.NDArray[np.uint8]
-_Positions = npt.NDArray[np.int64]
+_Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+_Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 
-_COUNTING = np.arange(RECORDS_MAX)
-_NONE = np.empty(0, np.int64)
+@cache
+def _counting() -> _Positions:
+    return np.arange(RECORDS_MAX)
 
 
 class Unlike(NamedTuple):
@@ -58,7 +61,7 @@ def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlik
         return None
     deltas, offsets, key_sizes, at = heads
     sizes_min = int(key_sizes.min())
-    if sizes_min < -1 or offsets.tobytes() != _COUNTING[:count].tobytes():
+    if sizes_min < -1 or offsets.tobytes() != _counting()[:count].tobytes():
         return None
     at += key_sizes if sizes_min >= 0 else np.maximum(key_sizes, 0)
     at = _behind_sized(table, at, -1)
@@ -70,7 +73,7 @@ def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlik
         at = behind
     if at.tobytes() != ends.tobytes():
         return None
-    keyless = (key_sizes < 0).nonzero()[0] if sizes_min < 0 else _NONE
+    keyless = (key_sizes < 0).nonzero()[0] if sizes_min < 0 else np.empty(0, np.int64)
     return Unlike(deltas + base_timestamp, keyless, int(headers.sum()))
 
 
@@ -116,11 +119,11 @@ def numbers_at(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
     behind = at + 1
     longer = first >> 7
     if not longer.any():
-        return SHORT_DELTAS.take(first).astype(np.int64), behind
+        return short_deltas().take(first).astype(np.int64), behind
     second = table.take(behind, mode="clip") * longer
     behind += longer
     if not (second >> 7).any():
-        return SHORT_DELTAS.take(first | second.astype(np.uint16) << 8).astype(np.int64), behind
+        return short_deltas().take(first | second.astype(np.uint16) << 8).astype(np.int64), behind
     return _long_numbers(table, at)
 
 
