@@ -49,7 +49,7 @@ class FetchSession:
 
     def __init__(self) -> None:
         self._id, self._epoch = NO_SESSION, FULL
-        self._positions: dict[Place, int] = {}
+        self._positions: dict[Place, object] = {}
         self._by_id = False
 
     @property
@@ -57,9 +57,9 @@ class FetchSession:
         """Whether the next request may name less than everything."""
         return self._epoch != FULL
 
-    def request(self, wanted: Mapping[Place, int], *, by_id: bool, is_full: bool = False) -> Asked:
-        """``wanted``: all partitions to fetch, with their positions. ``by_id``: topics are named by their ids. ``is_full``:
-        the response must have every partition."""
+    def request(self, wanted: Mapping[Place, object], *, by_id: bool, is_full: bool = False) -> Asked:
+        """``wanted``: all partitions to fetch, and from where, which is only compared. ``by_id``: topics are named by their
+        ids. ``is_full``: the response must have every partition."""
         if is_full or by_id is not self._by_id:
             self._epoch = FULL
         self._by_id = by_id

@@ -100,8 +100,8 @@ def _asked(
 ) -> Asked:
     """What a request of that version says of the partitions."""
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
-    wanted: dict[Place, int] = {
-        (p.tp[0], ids[p.tp[0]] if by_id else NO_TOPIC_ID, p.tp[1]): p.position for p in partitions
+    wanted: dict[Place, object] = {
+        (p.tp[0], ids[p.tp[0]] if by_id else NO_TOPIC_ID, p.tp[1]): (p.position, p.last_epoch) for p in partitions
     }
     if version < FIRST_VERSION_WITH_SESSIONS:
         session.lost()
@@ -571,6 +571,10 @@ class Fetcher:
     ) -> bool:
         topic, number = partition.tp
         code, name = data.error_code, error_name(data.error_code)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and partition.last_epoch != _UNKNOWN_EPOCH:
+            # Or the leader does not know that epoch, as its file of epochs is lost: it can tell of the offset alone.
+            partition.last_epoch = _UNKNOWN_EPOCH
+            return False
         if code != ErrorCode.OFFSET_OUT_OF_RANGE and is_retriable(code) and code != ErrorCode.CORRUPT_MESSAGE:
             log.debug("Fetch of %s-%d: %s", topic, number, name)
             partition.not_before = self._loop.time() + backoff_s(self._cluster.config, 0)

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from multiprocessing.connection import Connection, Pipe
 
 from streamsrt.errors import StreamsError, UserError
@@ -73,6 +74,8 @@ class StreamProcesses:
                 "num.stream.threads above 1 forks this process, which has opened state stores before: start the "
                 "application in another process"
             )
+        # The first run of many records would load it in each worker, which share what was there before.
+        import_module("numpy")
         ours, theirs = Pipe()
         pid = fork()
         if pid == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -251,6 +252,26 @@ def test_a_position_outside_the_log_is_an_error_of_that_partition(broker: Script
     assert collect(network.fetcher, 10) == {("t", 1): list(range(10))}
     network.fetcher.add_partitions({("t", 0): 0})
     assert collect(network.fetcher, 10) == {("t", 0): list(range(10))}
+
+
+def test_a_leader_that_does_not_know_who_wrote_the_last_record_is_asked_for_the_offset_alone(
+    broker: ScriptedBroker, connect: Connect
+) -> None:
+    fill(broker, 0, 100)
+    refuse, refused = fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE), []
+
+    def hook(request: Any) -> Any:
+        epochs = [each.last_fetched_epoch for topic in request.topics for each in topic.partitions]
+        if max(epochs, default=-1) < 0:
+            return None
+        refused.append(epochs)
+        return refuse(request)
+
+    broker.hooks[ApiKey.FETCH] = hook
+    network = connect(broker.address, fetch=FetchConfig(max_partition_bytes=1_000))
+    network.fetcher.add_partitions({("t", 0): 0})
+    assert collect(network.fetcher, 1_000) == {("t", 0): list(range(1_000))}
+    assert refused
 
 
 def test_what_can_not_be_read_is_told_and_rests(broker: ScriptedBroker, connect: Connect) -> None:
