@@ -3,11 +3,13 @@
 1. A partition is read as an instance restores it: committed records only, in their order.
 2. If the changelog has another number of partitions, only those are read that can have rows of this one: with Kafka's
    default partitioner, a hash that belongs to both has the same remainder by their greatest common divisor.
+3. Rows of keys that belong elsewhere count only if they are left at the end. Those that `state repartition` has moved are
+   deleted behind, and their deletions are not those of the rows that they have become.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from math import gcd
 
 from streamsrt.backfill.copying.subscriptions import MovedSubscriptions, left_sides
@@ -110,21 +112,33 @@ class _Place:
         step = 1 if self._placing is not None else gcd(self._before, self._count)
         return (index for index in range(self._before) if index % step == partition % step)
 
-    def kept(self, columns: RecordColumns, index: int, partition: int) -> RecordColumns:
-        """Those of the partition ``index`` that belong to ``partition`` here. Raises BackfillError for one that does not
-        belong to ``index``."""
+    def kept(
+        self, columns: RecordColumns, index: int, partition: int, strays: MutableMapping[bytes, int]
+    ) -> RecordColumns:
+        """Those of the partition ``index`` that belong to ``partition`` here. ``strays``: gets the keys of rows so far that
+        do not belong to ``index``, with the partition that they belong to."""
         keys = [key for key in columns.keys if key is not None]
         places = dict(zip(keys, self._places(columns, keys), strict=True))
-        for key, (before, _) in places.items():
-            if before != index:
-                by = "the default partitioner" if self._placing is None else f"the {self._placing}"
-                raise BackfillError(
-                    f"key {key!r} in {self._topic}-{index} belongs to partition {before} by {by}: what placed it is not "
-                    f"known, so the rows of store {self._spec.name!r} can't be brought to {self._count} partitions. Give "
-                    f"the topics that it is filled from {self._before} partitions"
-                )
-        keep = [key is not None and places[key][1] == partition for key in columns.keys]
+        if strays or any(before != index for before, _ in places.values()):
+            for key, value in zip(columns.keys, columns.values, strict=True):
+                if key is None or places[key][0] == index:
+                    continue
+                if value is None:
+                    strays.pop(key, None)
+                else:
+                    strays[key] = places[key][0]
+        keep = [key is not None and places[key] == (index, partition) for key in columns.keys]
         return selected(columns, columns.timestamps, keep)
+
+    def check_strays(self, index: int, strays: Mapping[bytes, int]) -> None:
+        """Raises BackfillError if rows of the partition ``index`` do not belong to it."""
+        for key, before in strays.items():
+            by = "the default partitioner" if self._placing is None else f"the {self._placing}"
+            raise BackfillError(
+                f"key {key!r} in {self._topic}-{index} belongs to partition {before} by {by}: what placed it is not "
+                f"known, so the rows of store {self._spec.name!r} can't be brought to {self._count} partitions. Give "
+                f"the topics that it is filled from {self._before} partitions"
+            )
 
     def _places(self, columns: RecordColumns, keys: list[bytes]) -> Iterator[tuple[int, int]]:
         counts = (self._before, self._count)
@@ -187,8 +201,10 @@ class _Rows:
         """The records that belong to a partition here."""
         try:
             for index in place.origins(partition):
+                strays: dict[bytes, int] = {}
                 for columns in self._of(index):
-                    yield self._own(place.kept(columns, index, partition))
+                    yield self._own(place.kept(columns, index, partition, strays))
+                place.check_strays(index, strays)
         except UnplacedRowError as error:
             raise BackfillError(f"store {self._spec.name!r}: {error}") from error
 

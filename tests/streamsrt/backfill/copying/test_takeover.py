@@ -240,6 +240,32 @@ def test_a_single_store_is_filled_and_the_others_begin_empty(cluster: Cluster, t
         store.close()
 
 
+def test_rows_that_lay_elsewhere_before_they_were_moved_are_no_obstacle(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.create({ORDERS: 3, PRICES: 2, "origin-prices-changelog": 2, "taken-other-prices": 3})
+    for key, value, at_ms, headers in ROWS:
+        stray = 1 - partition_for_key(key, 2)
+        cluster.write(("origin-prices-changelog", stray), [(key, value, at_ms, headers), (key, None, at_ms, headers)])
+    cluster.write_by_key("origin-prices-changelog", 2, ROWS)
+    cluster.commit(cluster.ends(PRICES))
+    takeover = Takeover(
+        origin="origin",
+        changelogs={"prices": "origin-prices-changelog"},
+        empty=STORES[:3],
+        begins={ORDERS: EARLIEST, "taken-other-prices": EARLIEST},
+    )
+    backfill = cluster.plan(tmp_path / "plan", "shop:other_prices", takeover)
+    backfill.run(InProcess())
+    backfill.commit()
+    assert union(cluster.rows("heir-prices-changelog")) == union(cluster.rows("origin-prices-changelog"))
+    assert len(cluster.rows("heir-prices-changelog")) == 3
+    key = ROWS[0][0]
+    stray = 1 - partition_for_key(key, 2)
+    cluster.write(("origin-prices-changelog", stray), ROWS[:1])
+    backfill = cluster.plan(tmp_path / "stray", "shop:other_prices", takeover, "second")
+    with pytest.raises(BackfillError, match=f"key {key!r} in origin-prices-changelog-{stray} belongs to partition"):
+        backfill.run(InProcess())
+
+
 def test_a_changelog_that_goes_on_or_does_not_fit_ends_the_run(cluster: Cluster, tmp_path: Path) -> None:
     prepared(cluster, ROWS)
     backfill = cluster.plan(tmp_path / "numbers", "shop:as_numbers", Takeover(origin="origin"))
