@@ -214,7 +214,9 @@ def _elsewhere(
         try:
             last = ask(host, f"/stores/{quote(store, safe='')}/{path}", params, TIMEOUT_S)
         except InstanceUnreachableError as error:
-            last = failure(error)
+            # The standby here is behind, whether or not another instance can be asked.
+            last = last if is_here else failure(error)
+            continue
         if last[0] != _RETRY:
             return last
     return last

@@ -152,6 +152,7 @@ def test_what_a_standby_does_not_contain_comes_from_the_active_task(store: Store
         assert get(address, path + "?position=%7B%22in%22%3A%7B%220%22%3A7%7D%7D")[0] == 412, "here is the active one"
     finally:
         server.stop()
+    assert get(address, f"{path}?{params}") == (status, body), "the active task can't be asked"
 
 
 @pytest.mark.parametrize("path", ["/stores/counts/keys/a", "/stores/counts/range"])
