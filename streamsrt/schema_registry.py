@@ -147,7 +147,7 @@ class SchemaRegistry:
         found = read(answer)
         if found is None:
             raise SchemaRegistryUnavailableError(
-                f"the schema registry at {self._url} did not answer {path}, but there came: {said}"
+                f"the schema registry at {self._url} did not answer {path}, but there came: {said or 'nothing'}"
             )
         return found
 
