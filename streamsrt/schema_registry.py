@@ -7,7 +7,8 @@
    indexes of its message type in between).
 2. A schema is registered or looked up once, when the first value is written; schemas of values read are fetched once.
    Both are HTTP requests on the processing thread. What the registry refuses is raised as SchemaRegistryError, which goes
-   to the exception handlers. An outage of the registry does not: the records are not at fault.
+   to the exception handlers, and is not asked again for a while. An outage of the registry does not: the records are not
+   at fault.
 3. The program names the subject, e.g. ``orders-value``, because a serde does not know its topic.
 """
 
@@ -16,23 +17,32 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from http.client import HTTPException
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from streamsrt.errors import ConfigError, OutageError, StreamsError
+from streamsrt.wording import error_text
 from topology import serdes
 from topology.spec.codecs import AvroSerde, CallableSerde, ModelSerde, ProtobufSerde
 
 T = TypeVar("T")
 
 _HEAD = struct.Struct(">bi")
-_ABOUT_THE_SCHEMA = frozenset({400, 404, 409, 422})
-"""HTTP codes of what is refused for what it is: unknown, incompatible, invalid. The registry says which in the body."""
 _NOT_FOUND = 404
-"""What a registry says of a path that it does not have, as opposed to a schema."""
+_ABOUT_THE_SCHEMA = frozenset({400, _NOT_FOUND, 409, 422})
+"""HTTP codes of what is refused for what it is: unknown, incompatible, invalid. The registry says which in the body."""
+_UNKNOWN = frozenset({40401, 40402, 40403})
+"""The error codes for a subject, a version and a schema that are not there. 404 is that of a path that is not there."""
+_ID_MAX = 2**31 - 1
+_REFUSED_S = 10.0
+"""For so long the registry is not asked again what it has refused: each record might ask."""
+_REFUSALS_MAX = 1_000
+_SHOWN_MAX = 300
 _PROTOBUF_IN_C = "google._upb._message"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -43,17 +53,33 @@ class SchemaRegistryError(StreamsError):
 
 
 class SchemaRegistryUnavailableError(SchemaRegistryError, OutageError):
-    """The registry can't be reached, has an error of its own (HTTP 5xx), or refuses the login. Start the instance again when
-    it answers, or correct its address."""
+    """The registry can't be reached, has an error of its own (HTTP 5xx), refuses the login, or something else answers at its
+    address. Start the instance again when it answers, or correct its address."""
+
+
+class _Found(NamedTuple):
+    """A schema of the registry. ``references``: names of types that it has from other schemas."""
+
+    kind: str
+    text: str
+    references: tuple[str, ...]
 
 
 class SchemaRegistry:
     """A registry at ``url``, which may contain user and password (``https://user:password@host``, with ``%40`` for ``@``).
 
-    ``register`` False: schemas are only looked up and must exist. Schemas are cached for the process.
+    ``register`` False: schemas are only looked up and must exist. Schemas are cached for the process. What the registry
+    refuses is cached for ten seconds of ``clock_s``.
     """
 
-    def __init__(self, url: str, *, register: bool = True, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        register: bool = True,
+        timeout_s: float = 10.0,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         parts = _split(url)
         self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
         self._headers = {"Accept": _CONTENT_TYPE, "Content-Type": _CONTENT_TYPE}
@@ -63,8 +89,10 @@ class SchemaRegistry:
             self._headers["Authorization"] = f"Basic {login}"
         self._register = register
         self._timeout_s = timeout_s
+        self._clock_s = clock_s
         self._ids: dict[tuple[str, str], int] = {}
-        self._schemas: dict[tuple[int, str], str] = {}
+        self._schemas: dict[int, _Found] = {}
+        self._refusals: dict[tuple[str, bytes | None], tuple[float, str]] = {}
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -74,25 +102,32 @@ class SchemaRegistry:
         if known is None:
             path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if self._register else "")
             body = {"schema": schema} if kind == "AVRO" else {"schema": schema, "schemaType": kind}
-            known = self._ids[subject, schema] = int(self._ask(path, "id", body)["id"])
+            known = self._ids[subject, schema] = self._ask(path, _id_in, body)
         return known
 
     def schema(self, schema_id: int, kind: str = "AVRO") -> str:
-        """The schema with that id. Raises SchemaRegistryError, also for one of another kind."""
-        known = self._schemas.get((schema_id, kind))
+        """The schema with that id. Raises SchemaRegistryError, also for one of another kind, or with references."""
+        known = self._schemas.get(schema_id)
         if known is None:
-            found = self._ask(f"/schemas/ids/{schema_id}", "schema")
-            other = found.get("schemaType", "AVRO")
-            if other != kind:
-                raise SchemaRegistryError(
-                    f"schema {schema_id} of the schema registry is of the kind {other}, not {kind}"
-                )
-            known = self._schemas[schema_id, kind] = str(found["schema"])
-        return known
+            known = self._schemas[schema_id] = self._ask(f"/schemas/ids/{schema_id}", _schema_in)
+        if known.kind != kind:
+            raise SchemaRegistryError(
+                f"schema {schema_id} of the schema registry is of the kind {known.kind}, not {kind}"
+            )
+        if known.references:
+            raise SchemaRegistryError(
+                f"schema {schema_id} of the schema registry has references to other schemas "
+                f"({', '.join(known.references)[:_SHOWN_MAX]}), which are not supported: let producers use a schema that "
+                "contains these types"
+            )
+        return known.text
 
-    def _ask(self, path: str, wanted: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The answer, which has the field ``wanted``. What no registry says comes from something in front of it."""
+    def _ask(self, path: str, read: Callable[[dict[str, Any]], T | None], body: dict[str, Any] | None = None) -> T:
+        """What ``read`` finds in the answer. None: no registry says this, so it comes from something in front of it."""
         data = None if body is None else json.dumps(body).encode()
+        until_s, refusal = self._refusals.get((path, data), (0.0, ""))
+        if refusal and self._clock_s() < until_s:
+            raise SchemaRegistryError(refusal)
         request = urllib.request.Request(self._url + path, data, self._headers)  # http or https, see above
         try:
             code, raw = self._answer(request)
@@ -100,14 +135,19 @@ class SchemaRegistry:
             raise SchemaRegistryUnavailableError(
                 f"the schema registry at {self._url} did not answer {path}: {error or type(error).__name__}"
             ) from None
-        found, said = _as_mapping(raw), raw.decode(errors="replace")[:300]
+        answer, said = _as_mapping(raw), raw.decode(errors="replace")[:_SHOWN_MAX]
         if code >= 400:
-            refuses = code in _ABOUT_THE_SCHEMA and found.get("error_code", _NOT_FOUND) != _NOT_FOUND
-            kind = SchemaRegistryError if refuses else SchemaRegistryUnavailableError
-            raise kind(f"the schema registry refuses {path}: {code} {said}")
-        if wanted not in found:
+            refusal = f"the schema registry refuses {path}: {code} {said}"
+            if not _is_about_the_schema(code, answer.get("error_code")):
+                raise SchemaRegistryUnavailableError(refusal)
+            if len(self._refusals) >= _REFUSALS_MAX:
+                self._refusals.clear()
+            self._refusals[path, data] = self._clock_s() + _REFUSED_S, refusal
+            raise SchemaRegistryError(refusal)
+        found = read(answer)
+        if found is None:
             raise SchemaRegistryUnavailableError(
-                f"the schema registry at {self._url} did not answer {path}, but there came: {said}"
+                f"the schema registry at {self._url} did not answer {path}, but there came: {said or 'nothing'}"
             )
         return found
 
@@ -132,11 +172,12 @@ class SchemaRegistry:
             import fastavro
         except ImportError:
             raise ConfigError("Avro needs fastavro: pip install 'streamsrt[avro]'") from None
+        wrong = (ValueError, TypeError, LookupError, fastavro.schema.SchemaParseException)
         text = schema if isinstance(schema, str) else json.dumps(schema)
         try:
             own: Any = fastavro.parse_schema(json.loads(text))
-        except (ValueError, fastavro.schema.SchemaParseException) as error:
-            raise ConfigError(f"the schema of {subject!r} is not a valid Avro schema: {error}") from None
+        except wrong as error:
+            raise ConfigError(f"the schema of {subject!r} is not a valid Avro schema: {error_text(error)}") from None
         from streamsrt.avro.kernels import Read, Write
         from streamsrt.avro.values import deserializer, reader_of, serializer, writer_of
 
@@ -145,7 +186,13 @@ class SchemaRegistry:
             return writer_of(own), head
 
         def find_reader(data: bytes) -> Read:
-            return reader_of(fastavro.parse_schema(json.loads(self.schema(_schema_id(data)))), own)
+            schema_id = _schema_id(data)
+            parts = json.loads(self.schema(schema_id))
+            origin = f"schema {schema_id} of the schema registry"
+            try:
+                return reader_of(fastavro.parse_schema(parts), own, origin)
+            except wrong as error:
+                raise SchemaRegistryError(f"{origin} is not a valid Avro schema: {error_text(error)}") from None
 
         name = f"registry_avro({subject})"
         return AvroSerde(name, serializer(find_writer), deserializer(find_reader), own)
@@ -248,6 +295,35 @@ def _is_same_message(given: Any, wanted: Any) -> bool:
         if mine.serialized_pb != others.serialized_pb:
             return False
         left += zip(mine.dependencies, others.dependencies, strict=True)
+    return True
+
+
+def _is_about_the_schema(code: int, error_code: object) -> bool:
+    """Whether a registry refuses a schema. Its error codes begin with the HTTP code; a proxy has none of them."""
+    if code not in _ABOUT_THE_SCHEMA or type(error_code) is not int:
+        return False
+    return error_code in _UNKNOWN if code == _NOT_FOUND else code in (error_code, error_code // 100)
+
+
+def _id_in(answer: dict[str, Any]) -> int | None:
+    found = answer.get("id")
+    return found if type(found) is int and 0 <= found <= _ID_MAX else None
+
+
+def _schema_in(answer: dict[str, Any]) -> _Found | None:
+    text, kind = answer.get("schema"), answer.get("schemaType") or "AVRO"
+    if not isinstance(text, str) or (kind == "AVRO" and not _is_json(text)):
+        return None
+    references = answer.get("references")
+    named = [each for each in references if isinstance(each, dict)] if isinstance(references, list) else []
+    return _Found(str(kind), text, tuple(str(each.get("name")) for each in named))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
     return True
 
 

@@ -1,7 +1,7 @@
 """Reads and writes Avro's values: in C where that was built, by generated code where there is some, else by fastavro.
 
 All have the same results. What the former can't do, fastavro does from the start: it may succeed, and if not, the error is
-its own.
+its own, or one that says in one sentence what is wrong (:mod:`streamsrt.avro.unreadable`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from streamsrt.avro.kernels import HEAD_BYTES, Read, Write
 from streamsrt.avro.reading import generated_reader
 from streamsrt.avro.schemas import Unsupported
 from streamsrt.avro.steps import reading, writing
+from streamsrt.avro.unreadable import explained
 from streamsrt.avro.writing import generated_writer
 
 
-def reader_of(writer: Schema, reader: Schema) -> Read:
+def reader_of(writer: Schema, reader: Schema, origin: str | None = None) -> Read:
     """A function that reads a value in bytes from a position on. ``writer``: the schema with which it was written;
-    ``reader``: the one into which it is read. Both as fastavro parses them."""
+    ``reader``: the one into which it is read. Both as fastavro parses them. ``origin``: where the former comes from, for
+    messages of :class:`UnreadableAvroError`; without it, errors are those of fastavro."""
     # The same, which fastavro need not compare.
     into = None if writer == reader else reader
     check = count_check(writer, has_skips=into is not None)
@@ -37,13 +39,14 @@ def reader_of(writer: Schema, reader: Schema) -> Read:
         source.seek(at)
         return fastavro.schemaless_reader(source, writer, into)
 
+    otherwise = read if origin is None else explained(read, writer, reader, origin)
     try:
         step = reading(writer, into, fastavro.read.LOGICAL_READERS)
     except Unsupported:
-        return read
+        return otherwise
     if kernels.native is not None:
-        return kernels.native.Reader(step, read)
-    return generated_reader(step, read) or read
+        return kernels.native.Reader(step, otherwise)
+    return generated_reader(step, otherwise) or otherwise
 
 
 def writer_of(schema: Schema) -> Write:

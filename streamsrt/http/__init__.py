@@ -7,6 +7,7 @@
 - ``missing_module``  why HTTP can't start if a module is not found
 - ``names``           the names under which a server is reached, and those that one on loopback accepts
 - ``pages``           responses with many rows, sent in pieces: nobody holds all of them at once
+- ``questions``       the parameters of each path, and what they mean
 - ``server``          paths, status codes, the socket and its thread
 - ``starting``        starts HTTP beside an instance
 - ``text``            keys from URLs, rows as JSON

@@ -13,16 +13,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeAlias
 from urllib.parse import quote
-
-import orjson
 
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.http.forwarding import InstanceUnreachableError, ask
 from streamsrt.http.instance import Instance
 from streamsrt.http.pages import Page, QueryRefusedError, Row
+from streamsrt.http.questions import SHOWN_MAX, Question, number_of
 from streamsrt.http.text import key_of, row_json
 from streamsrt.http.upgrade import upgrade
 from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
@@ -33,7 +32,6 @@ from streamsrt.queries.values import (
     HostInfo,
     MultiVersionedKeyQuery,
     Position,
-    PositionBound,
     PrefixQuery,
     Query,
     QueryResult,
@@ -50,12 +48,9 @@ from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import RowsOfKey, rows_of
 
 Answer: TypeAlias = tuple[int, dict[str, Any]]
-Params: TypeAlias = Mapping[str, str]
 
-LIMIT_ROWS = 1_000
 TIMEOUT_S = 10.0
 _RETRY = 503
-_SHOWN_MAX = 100
 _STATUS = {
     FailureReason.UNKNOWN_QUERY_TYPE: 400,
     FailureReason.DOES_NOT_EXIST: 404,
@@ -63,74 +58,6 @@ _STATUS = {
     FailureReason.STORE_EXCEPTION: 500,
 }
 _ELSEWHERE = (FailureReason.NOT_PRESENT, FailureReason.NOT_ACTIVE)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The parameters of a query. ``params`` are forwarded to other instances."""
-
-    params: Params
-    forwarded: bool
-    stale: bool
-    bound: PositionBound
-    partitions: tuple[int, ...] | None
-    limit: int
-    reverse: bool
-
-    @classmethod
-    def of(cls, params: Params, *, forwarded: bool, max_rows: int) -> Question:
-        """Parses the parameters. ``max_rows``: the maximum number of rows of a response, whatever the limit is. Raises
-        UserError."""
-        return cls(
-            params,
-            forwarded,
-            _flag(params, "stale"),
-            _bound(params),
-            tuple(_numbers(params, "partition")) or None,
-            min(_number(params, "limit", LIMIT_ROWS), max_rows),
-            _flag(params, "reverse"),
-        )
-
-
-def _flag(params: Params, name: str) -> bool:
-    text = params.get(name, "false").lower()
-    if text not in ("true", "false", "1", "0", ""):
-        raise UserError(f"{name}={text}: give true or false")
-    return text not in ("false", "0")
-
-
-def _number(params: Params, name: str, default: int) -> int:
-    text = params.get(name, str(default))
-    number = _whole(text)
-    if number is None:
-        raise UserError(f"{name}={text[:_SHOWN_MAX]}: give a number from 0 to {LATEST_MS}")
-    return number
-
-
-def _numbers(params: Params, name: str) -> list[int]:
-    numbers = [_whole(part) for part in params.get(name, "").split(",") if part]
-    found = [number for number in numbers if number is not None]
-    if len(found) < len(numbers):
-        raise UserError(f"{name}={params[name][:_SHOWN_MAX]}: give a number, or several with commas between them")
-    return found
-
-
-def _whole(text: str) -> int | None:
-    """Parses a number; None if it is not a number of 64 bits."""
-    if not text.isascii() or not text.isdigit() or len(text) > len(str(LATEST_MS)):
-        return None
-    number = int(text)
-    return number if number <= LATEST_MS else None
-
-
-def _bound(params: Params) -> PositionBound:
-    text = params.get("position", "")
-    try:
-        return PositionBound.at(Position.from_json(orjson.loads(text))) if text else PositionBound.unbounded()
-    except (ValueError, TypeError, AttributeError):
-        raise UserError(
-            f'position={text[:_SHOWN_MAX]}: give the position of an earlier response, such as {{"topic":{{"0":17}}}}'
-        ) from None
 
 
 # ------------------------------------------------------------------------------------------------------------ queries
@@ -141,7 +68,7 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     spec = instance.store_directory.spec(store)
     key = key_of(spec, text)
     partition = _partition_of(instance, store, key, question)
-    as_of_ms = _number(question.params, "as_of", LATEST_MS) if "as_of" in question.params else None
+    as_of_ms = number_of(question.params, "as_of", LATEST_MS) if "as_of" in question.params else None
     if as_of_ms is not None and rows_of(spec) is not RowsOfKey.VERSIONS:
         raise UserError(
             f"as_of={as_of_ms}: store {store!r} is {describe(spec)}, and only versioned stores know earlier values"
@@ -154,14 +81,21 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     if result.result is None:
         return 404, {
             "error": "KeyNotFound",
-            "message": _no_row(store, text, partition, as_of_ms),
+            "message": _no_row(store, text, partition, instance.routing.partition_of(store, key), as_of_ms),
             "partition": partition,
             "position": result.position.to_json(),
         }
     return 200, {**row_json(key, result.result), "partition": partition, "position": result.position.to_json()}
 
 
-def _no_row(store: str, text: str, partition: int, as_of_ms: int | None) -> str:
+def _no_row(store: str, text: str, partition: int, usual: int, as_of_ms: int | None) -> str:
+    """``usual``: where the default partitioner puts the key."""
+    if partition != usual:
+        what = f"has no key {text!r}" if as_of_ms is None else f"has no value of {text!r} as of {as_of_ms}"
+        return (
+            f"store {store!r} {what} in partition {partition}, which was asked for. The default partitioner puts it in "
+            f"partition {usual}"
+        )
     if as_of_ms is None:
         return (
             f"store {store!r} has no key {text!r} in partition {partition}, where the default partitioner puts it. If "
@@ -218,11 +152,15 @@ def _rows_of_key(
 
 
 def _times(question: Question) -> tuple[int, int]:
-    return _number(question.params, "from", 0), _number(question.params, "to", LATEST_MS)
+    return number_of(question.params, "from", 0), number_of(question.params, "to", LATEST_MS)
 
 
 def _partition_of(instance: Instance, store: str, key: Any, question: Question) -> int:
     if question.partitions is not None:
+        if len(question.partitions) > 1:
+            raise UserError(
+                f"partition={question.params['partition'][:SHOWN_MAX]}: a key is in one partition, give one"
+            )
         return question.partitions[0]
     return instance.routing.partition_of(store, key)
 
@@ -276,7 +214,9 @@ def _elsewhere(
         try:
             last = ask(host, f"/stores/{quote(store, safe='')}/{path}", params, TIMEOUT_S)
         except InstanceUnreachableError as error:
-            last = failure(error)
+            # The standby here is behind, whether or not another instance can be asked.
+            last = last if is_here else failure(error)
+            continue
         if last[0] != _RETRY:
             return last
     return last
@@ -298,7 +238,7 @@ def rows(instance: Instance, store: str, question: Question) -> Page:
     query: Query
     if prefix is not None:
         if low is not None or high is not None:
-            raise UserError(f"prefix={prefix[:_SHOWN_MAX]}: give a prefix, or from and to")
+            raise UserError(f"prefix={prefix[:SHOWN_MAX]}: give a prefix, or from and to")
         query = PrefixQuery(prefix, serdes.string, question.reverse, with_timestamps=spec.timestamped)
     else:
         query = (TimestampedRangeQuery if spec.timestamped else RangeQuery)(low, high, question.reverse)
@@ -314,7 +254,8 @@ def windows(instance: Instance, store: str, question: Question) -> Page:
 
 def sessions(instance: Instance, store: str, question: Question) -> Page:
     """``/stores/STORE/sessions``: the sessions that end at ``from`` or later."""
-    return _from_all(instance, store, SessionRangeQuery(_times(question)[0], question.reverse), question, "sessions")
+    query = SessionRangeQuery(number_of(question.params, "from", 0), question.reverse)
+    return _from_all(instance, store, query, question, "sessions")
 
 
 def _from_all(instance: Instance, store: str, query: Query, question: Question, path: str) -> Page:

@@ -26,13 +26,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamsrt.errors import ConfigError, StreamsError
+from streamsrt.errors import ConfigError, StreamsError, UserError
 from streamsrt.http import answers, key_path
-from streamsrt.http.answers import Answer, Question
+from streamsrt.http.answers import Answer
 from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
 from streamsrt.http.names import OwnNamesOnly, host_of, is_loopback
 from streamsrt.http.pages import Page
+from streamsrt.http.questions import SHOWN_MAX, Question, parameters
 from streamsrt.http.text import to_json
 from streamsrt.runtime.metrics import prometheus_text
 from streamsrt.wording import host_and_port
@@ -143,22 +144,26 @@ class _Site:
 
         return endpoint
 
-    def view(self, view: Callable[[Instance], Answer]) -> Endpoint:
+    def view(self, path: str, view: Callable[[Instance], Answer]) -> Endpoint:
+        def made(request: Request) -> Answer:
+            _parameters(path, request)
+            return view(self._instance)
+
         async def endpoint(request: Request) -> Response:
-            return await self._views.answered(lambda: view(self._instance))
+            return await self._views.answered(lambda: made(request))
 
         return endpoint
 
-    def query(self, query: Callable[[Instance, str, Question], Page]) -> Endpoint:
+    def query(self, path: str, query: Callable[[Instance, str, Question], Page]) -> Endpoint:
         def made(request: Request) -> Page:
-            return query(self._instance, request.path_params["store"], self._question(request))
+            return query(self._instance, request.path_params["store"], self._question(path, request))
 
         return self._on_the_line(made)
 
-    def key_query(self, query: Callable[[Instance, str, str, Question], Answer | Page]) -> Endpoint:
+    def key_query(self, path: str, query: Callable[[Instance, str, str, Question], Answer | Page]) -> Endpoint:
         def made(request: Request) -> Answer | Page:
             params: dict[str, Any] = request.path_params
-            return query(self._instance, params["store"], params["key"], self._question(request))
+            return query(self._instance, params["store"], params["key"], self._question(path, request))
 
         return self._on_the_line(made)
 
@@ -171,7 +176,13 @@ class _Site:
 
     async def topology(self, request: Request) -> Response:
         topology = self._instance.topology
-        if request.query_params.get("format") == "text":
+        try:
+            given = _parameters("/topology", request).get("format", "json")
+            if given not in ("json", "text"):
+                raise UserError(f"format={given[:SHOWN_MAX]}: give json or text")
+        except UserError as error:
+            return _json(answers.failure(error))
+        if given == "text":
             return PlainTextResponse(topology.describe())
         told = {
             **outline(topology).to_json(),
@@ -187,9 +198,9 @@ class _Site:
 
         return endpoint
 
-    def _question(self, request: Request) -> Question:
+    def _question(self, path: str, request: Request) -> Question:
         return Question.of(
-            dict(request.query_params),
+            _parameters(path, request),
             forwarded=FORWARDED in request.headers,
             max_rows=self._instance.config.http_max_rows,
         )
@@ -199,14 +210,14 @@ def application(instance: Instance) -> Starlette:
     """The ASGI application: mount it, or let :class:`HttpServer` serve it."""
     site = _Site(instance)
 
-    async def index(request: Request) -> Response:
-        return _json((200, {"application_id": instance.config.application_id, "paths": paths}))
+    def index(instance: Instance) -> Answer:
+        return 200, {"application_id": instance.config.application_id, "paths": paths}
 
     key_path.register()
     routes = [Route(path, site.probe(view)) for path, view in answers.PROBES.items()]
-    routes += [Route(path, site.view(view)) for path, view in answers.VIEWS.items()]
-    routes += [Route(path, site.query(query)) for path, query in answers.QUERIES.items()]
-    routes += [Route(path, site.key_query(query)) for path, query in answers.KEY_QUERIES.items()]
+    routes += [Route(path, site.view(path, view)) for path, view in answers.VIEWS.items()]
+    routes += [Route(path, site.query(path, query)) for path, query in answers.QUERIES.items()]
+    routes += [Route(path, site.key_query(path, query)) for path, query in answers.KEY_QUERIES.items()]
     routes += [Route("/metrics", site.metrics), Route("/topology", site.topology)]
     paths = sorted(route.path.replace(":key", "") for route in routes)
     own_names = Middleware(
@@ -214,7 +225,11 @@ def application(instance: Instance) -> Starlette:
         is_meant=lambda: is_loopback(host_of(instance.config.http_listen)),
         names=lambda: {host_of(instance.config.application_server)},
     )
-    return Starlette(routes=[Route("/", index), *routes], middleware=[own_names])
+    return Starlette(routes=[Route("/", site.view("/", index)), *routes], middleware=[own_names])
+
+
+def _parameters(path: str, request: Request) -> dict[str, str]:
+    return parameters(path, request.query_params.multi_items())
 
 
 def _json(answer: Answer) -> Response:

@@ -198,10 +198,12 @@ def test_a_header_that_ends_too_early_is_told(server: Registry) -> None:
 
 
 def test_schemas_may_have_to_be_there_already(server: Registry) -> None:
-    looking = SchemaRegistry(server.url, register=False)
+    clock = Clock()
+    looking = SchemaRegistry(server.url, register=False, clock_s=clock)
     with pytest.raises(SchemaRegistryError, match=r"refuses /subjects/orders-value: 404 .*Schema not found"):
         looking.json("orders-value", Order).serialize(Order(id="a", cents=1))
     SchemaRegistry(server.url).json("orders-value", Order).serialize(Order(id="a", cents=1))
+    clock.now_s += 10
     assert looking.json("orders-value", Order).serialize(Order(id="a", cents=1))[:5] == b"\0\0\0\0\1"
 
 
@@ -226,7 +228,140 @@ def test_a_registry_that_is_not_there_is_named(server: Registry) -> None:
         SchemaRegistry(gone.url).schema(1)
 
 
+class Clock:
+    """A clock that the test moves."""
+
+    now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+WAYS = ("reading Avro", "writing Avro", "writing JSON", "writing Protobuf")
+
+
+def once(registry: SchemaRegistry, what: str) -> object:
+    """Reads a value with the schema id 1, or writes one."""
+    match what:
+        case "writing JSON":
+            return registry.json("o", Order).serialize(Order(id="a", cents=1))
+        case "writing Protobuf":
+            return registry.protobuf("o", wrappers_pb2.StringValue, "syntax = ...").serialize(
+                wrappers_pb2.StringValue()
+            )
+        case "writing Avro":
+            return registry.avro("o", schema()).serialize({"id": "a"})
+    return registry.avro("o", schema()).deserialize(b"\0\0\0\0\1\x02a")
+
+
+def test_a_schema_that_is_not_known_is_not_asked_for_with_each_record(server: Registry) -> None:
+    clock = Clock()
+    registry = SchemaRegistry(server.url, clock_s=clock)
+    serde = registry.avro("o", schema())
+    for _ in range(50):
+        with pytest.raises(SchemaRegistryError, match="refuses /schemas/ids/1: 404"):
+            serde.deserialize(b"\0\0\0\0\1\x02a")
+    assert server.asked == ["GET /schemas/ids/1"]
+    server.schemas.append({"schema": json.dumps(schema())})
+    clock.now_s += 10
+    assert serde.deserialize(b"\0\0\0\0\1\x02a") == {"id": "a"}
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("what", WAYS[1:])
+def test_a_schema_that_is_refused_is_not_registered_with_each_record(server: Registry, what: str) -> None:
+    clock = Clock()
+    registry = SchemaRegistry(server.url, clock_s=clock)
+    server.failure = 409
+    for _ in range(20):
+        with pytest.raises(SchemaRegistryError, match="refuses /subjects/o/versions: 409") as refused:
+            once(registry, what)
+        assert not isinstance(refused.value, SchemaRegistryUnavailableError)
+    assert len(server.asked) == 1
+    server.failure = None
+    clock.now_s += 10
+    assert once(registry, what)
+    assert len(server.asked) == 2
+
+
+def test_the_refusals_that_are_remembered_are_not_too_many(server: Registry) -> None:
+    registry = SchemaRegistry(server.url, clock_s=Clock())
+    for schema_id in (*range(1, 1_002), 1_001, 1):
+        with pytest.raises(SchemaRegistryError):
+            registry.schema(schema_id)
+    assert len(server.asked) == 1_002, "the first one was forgotten"
+
+
+def test_an_outage_is_over_when_the_registry_answers(server: Registry) -> None:
+    registry = SchemaRegistry(server.url, clock_s=Clock())
+    server.failure = 503
+    for what in WAYS:
+        with pytest.raises(SchemaRegistryUnavailableError):
+            once(registry, what)
+    server.failure = None
+    server.schemas.append({"schema": json.dumps(schema())})
+    assert all(once(registry, what) for what in WAYS)
+
+
+def test_a_schema_of_another_kind_is_fetched_once(server: Registry) -> None:
+    server.schemas.append({"schema": "syntax", "schemaType": "PROTOBUF"})
+    registry = SchemaRegistry(server.url)
+    for _ in range(3):
+        with pytest.raises(SchemaRegistryError, match="is of the kind PROTOBUF, not AVRO"):
+            registry.schema(1)
+    assert registry.schema(1, "PROTOBUF") == "syntax"
+    assert len(server.asked) == 1
+
+
+MONEY = {"name": "total", "type": "shop.Money"}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            {"schema": json.dumps(schema(MONEY)), "references": [{"name": "shop.Money", "subject": "m", "version": 1}]},
+            r"^schema 1 of the schema registry has references to other schemas \(shop\.Money\), which are not supported",
+        ),
+        (
+            {"schema": json.dumps(schema(MONEY))},
+            r"^schema 1 of the schema registry is not a valid Avro schema: UnknownType: shop\.Money$",
+        ),
+        ({"schema": "{}"}, r"^schema 1 of the schema registry is not a valid Avro schema: KeyError: "),
+    ],
+)
+def test_a_schema_that_can_not_be_used_says_why(server: Registry, content: dict[str, Any], says: str) -> None:
+    server.schemas.append(content)
+    serde = SchemaRegistry(server.url).avro("o", schema())
+    for _ in range(3):
+        with pytest.raises(SchemaRegistryError, match=says) as refused:
+            serde.deserialize(b"\0\0\0\0\1\x02a")
+        assert not isinstance(refused.value, SchemaRegistryUnavailableError)
+    assert len(server.asked) == 1
+
+
+def _http(status: str, content: object) -> bytes:
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(body), body)
+
+
 NOT_OF_A_REGISTRY = {
+    "a 404 of an ingress": _http("404 Not Found", b"default backend - 404"),
+    "a wrong base path": _http("404 Not Found", {"error_code": 404, "message": "HTTP 404 Not Found"}),
+    "a code as text": _http("404 Not Found", {"error_code": "40403"}),
+    "no code": _http("404 Not Found", {"error_code": None}),
+    "a code of its own": _http("404 Not Found", {"error_code": 7}),
+    "a page for a bad request": _http("400 Bad Request", b"<h1>plain HTTP to an HTTPS port</h1>"),
+    "a refusal without a code": _http("409 Conflict", {"message": "try again"}),
+    "a code of another status": _http("422 Unprocessable Entity", {"error_code": 1001}),
+    "an empty answer": _http("200 OK", b""),
+    "a login page": _http("200 OK", b"<html>Sign in</html>"),
+    "neither schema nor id": _http("200 OK", {}),
+    "null": _http("200 OK", {"schema": None, "id": None}),
+    "numbers": _http("200 OK", {"schema": 5, "id": 1.5}),
+    "a broken schema": _http("200 OK", {"schema": '{"type": ', "id": True}),
+    "an id below 0": _http("200 OK", {"schema": {}, "id": -1}),
+    "an id of more than 32 bits": _http("200 OK", {"schema": [], "id": 1 << 31}),
     "another server's page": b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n<h1>No</h1>",
     "a wrong path": b'HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n{"error_code": 404}',
     "a page of maintenance": b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n<h1>...</h1",
@@ -239,7 +374,7 @@ NOT_OF_A_REGISTRY = {
 
 @pytest.mark.parametrize("what", NOT_OF_A_REGISTRY)
 def test_what_no_registry_says_is_an_outage(what: str) -> None:
-    """A proxy in front of it says so while the registry is down: the records are not at fault."""
+    """A proxy in front of it says so while the registry is down: the records are not at fault, and it is not kept."""
 
     class Other(BaseRequestHandler):
         def handle(self) -> None:
@@ -247,9 +382,11 @@ def test_what_no_registry_says_is_an_outage(what: str) -> None:
             self.request.sendall(NOT_OF_A_REGISTRY[what])
 
     with TCPServer(("127.0.0.1", 0), Other) as other:
-        Thread(target=other.handle_request).start()
-        with pytest.raises(SchemaRegistryUnavailableError, match="the schema registry"):
-            SchemaRegistry(f"http://127.0.0.1:{other.server_address[1]}").schema(1)
+        registry = SchemaRegistry(f"http://127.0.0.1:{other.server_address[1]}")
+        for way in (*WAYS, *WAYS):
+            Thread(target=other.handle_request).start()
+            with pytest.raises(SchemaRegistryUnavailableError, match="the schema registry"):
+                once(registry, way)
 
 
 def test_a_password_may_have_any_character(server: Registry) -> None:
@@ -273,7 +410,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         SchemaRegistry(url)
 
 
-@pytest.mark.parametrize("wrong", ["{", '{"type": "record"}', '{"type": "no such type"}'])
+@pytest.mark.parametrize("wrong", ["{", "{}", "5", "null", '{"type": "record"}', '{"type": "no such type"}'])
 def test_a_schema_that_is_none_is_refused(server: Registry, wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"the schema of 'o' is not a valid Avro schema"):
         SchemaRegistry(server.url).avro("o", wrong)

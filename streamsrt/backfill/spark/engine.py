@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -22,7 +21,7 @@ from streamsrt.backfill.errors import BackfillError, WorkerDiedError
 from streamsrt.backfill.manifest import IDLE, TaskManifest, finished_manifest, load_manifest, write_activity
 from streamsrt.backfill.parquet_files import unreadable
 from streamsrt.backfill.plan import load_plan
-from streamsrt.backfill.spark.errors import file_in, last_cause
+from streamsrt.backfill.spark.errors import file_in, last_cause, missing_module
 from streamsrt.backfill.spark.runs import FetchedRun, Looked, SharedRun, TaskLevel, look, token_in
 from streamsrt.backfill.spark.session import (
     NOTHING,
@@ -38,7 +37,6 @@ from streamsrt.errors import StreamsError
 
 _POLL_S = 0.2
 _REASON = "most recent failure: "
-_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
 class SparkEngine:
@@ -146,12 +144,12 @@ def _raise_failure(job: Future[dict[str, TaskFailure]], master: str) -> None:
 
 def _explained(text: str, master: str) -> StreamsError:
     """Returns the error to raise for the error with which Spark ended."""
-    file, module = file_in(text), _MODULE.search(text)
+    file, module = file_in(text), missing_module(text)
     if file is not None:
         return unreadable(file.removeprefix("file:"), last_cause(text) or _reason(text))
-    if module is not None and "Traceback" in text:
+    if module is not None:
         return BackfillError(
-            f"the workers of {master} can't import {module[1]}: make a bundle with streamsrt backfill bundle and give it "
+            f"the workers of {master} can't import {module}: make a bundle with streamsrt backfill bundle and give it "
             "(--bundle), or install streamsrt and the application on every node, for the Python that Spark runs there "
             "(PYSPARK_PYTHON). Then run streamsrt backfill resume"
         )

@@ -42,7 +42,7 @@ from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TI
 from streamsrt.backfill.plan import LakeFile, LakePlan
 from streamsrt.backfill.spark.avro_files import OWN_SCHEMA, columns_of_all
 from streamsrt.backfill.spark.encoding import PARTS, SourceSerdes, refused_row
-from streamsrt.backfill.spark.errors import file_in, last_cause, plain_path
+from streamsrt.backfill.spark.errors import file_in, last_cause, missing_module, plain_path, python_error
 from streamsrt.backfill.spark.mapping import full_name, mapped, mapping_digests
 from streamsrt.backfill.spark.session import hadoop_version
 from streamsrt.backfill.spark.zones import by_session, check_zones
@@ -532,6 +532,12 @@ def explained(
     of_file = _explained_by_file(spark, lake, text, said)
     if of_file is not None:
         return of_file
+    module = missing_module(text)
+    if module is not None:
+        return BackfillError(
+            f"{where} can't be read by Spark: its Python workers can't import {module}. Install streamsrt and the "
+            "application for the Python that they run (PYSPARK_PYTHON, or --conf spark.pyspark.python), or give --bundle"
+        )
     by_package = _explained_by_package(lake, text, where, versions)
     if by_package is not None:
         return by_package
@@ -647,6 +653,9 @@ def _other_header(lake: LakePlan, path: str, text: str) -> ArchiveError:
 def best_line(error: Exception) -> str:
     """The most informative line of an error."""
     text = str(error)
+    raised = python_error(text)
+    if raised:
+        return f"a Python worker raised {raised}"
     found = _CONDITION.search(text)
     if found is not None:
         return f"[{found[1]}] {found[2]}".partition(" SQLSTATE:")[0]

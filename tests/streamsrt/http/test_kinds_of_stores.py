@@ -160,6 +160,8 @@ def test_every_kind_of_store_from_any_instance_and_from_standbys(scene: Scene) -
                 "old",
             ]
             _check_what_is_refused(servers[0])
+            for server in servers:
+                _check_another_partition(server, one.query_metadata_for_key("counts", KEYS[0]).partition)
             wait_until(lambda: _standbys_have_all(two, one), "the standbys have what the active tasks have")
             owners = {key: one.query_metadata_for_key("counts", key).active_host for key in KEYS}
             gone = [key for key, host in owners.items() if str(host) == servers[1]]
@@ -198,7 +200,20 @@ def _check_what_is_refused(server: str) -> None:
     ):
         done = run_command("query", *arguments, "--server", server)
         assert (done.returncode, said in " ".join(done.stderr.split())) == (code, True), (arguments, done.stderr)
+    status, body = get(server, f"/stores/history/keys/{KEYS[0]}?as-of=2000")
+    assert (status, "'as-of'" in body["message"]) == (400, True), "the newest value is no answer to this"
     assert all("everywhere" in each["stores"] for each in cli("instances", "--server", server)), "global stores, too"
+
+
+def _check_another_partition(server: str, usual: int) -> None:
+    """Whichever instance has the partition."""
+    other = 1 - usual
+    for store, more in (("counts", ""), ("history", "&as_of=2000")):
+        status, body = get(server, f"/stores/{store}/keys/{KEYS[0]}?partition={other}{more}")
+        assert (status, body["error"]) == (404, "KeyNotFound")
+        assert body["message"].endswith(
+            f" in partition {other}, which was asked for. The default partitioner puts it in partition {usual}"
+        )
 
 
 def _global_rows(streams: KafkaStreams) -> set[tuple[str, str]]:

@@ -15,10 +15,10 @@ import pytest
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
-from streamsrt.http.answers import LIMIT_ROWS, Question
 from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
 from streamsrt.http.pages import PIECE_ROWS, Page, QueryRefusedError, Row
+from streamsrt.http.questions import LIMIT_ROWS, Question
 from streamsrt.http.server import HttpServer, application, bound_socket
 from streamsrt.membership.values import Endpoint
 from streamsrt.queries.routing import Routing, StoreDirectory
@@ -148,10 +148,11 @@ def test_what_a_standby_does_not_contain_comes_from_the_active_task(store: Store
     server = HttpServer(application(cast(Instance, active)), listening)
     try:
         store.routing.update({Endpoint(*listening.getsockname()): (frozenset({("in", 0)}), frozenset())})
-        assert get(address, f"{path}?{params}&limit=1")[0] == 200
+        assert get(address, f"{path}?{params}")[0] == 200
         assert get(address, path + "?position=%7B%22in%22%3A%7B%220%22%3A7%7D%7D")[0] == 412, "here is the active one"
     finally:
         server.stop()
+    assert get(address, f"{path}?{params}") == (status, body), "the active task can't be asked"
 
 
 @pytest.mark.parametrize("path", ["/stores/counts/keys/a", "/stores/counts/range"])

@@ -16,7 +16,7 @@ from streamsrt.app import KafkaStreams
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
 from streamsrt.errors import ConfigError
-from streamsrt.http.answers import Question
+from streamsrt.http.questions import Question
 from streamsrt.http.server import bound_socket
 from streamsrt.queries.errors import StreamsRebalancingError
 from tests.streamsrt.queries.test_application import KEYS, PATIENCE_S, Scene, wait_until

@@ -227,6 +227,42 @@ def test_a_package_for_another_spark_is_told_from_one_that_is_missing(spark: Spa
     _is_one_sentence(said)
 
 
+WORKER = """
+An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/spark/pyspark.zip/pyspark/worker.py", line 3602, in main
+    func, profiler, deserializer, serializer = read_udfs(
+                                               ^^^^^^^^^^
+  File "/spark/pyspark.zip/pyspark/serializers.py", line 481, in loads
+    return cloudpickle.loads(obj, encoding=encoding)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (
+            "ModuleNotFoundError: No module named 'streamsrt'\n",
+            "can't be read by Spark: its Python workers can't import streamsrt. Install streamsrt and the application for",
+        ),
+        (
+            "KeyError: 'shop'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most "
+            'recent call last):\n  File "/app/orders.py", line 7, in of\nValueError: no shop [A_B] here\n\n\tat '
+            "org.apache.spark.api.python\n",
+            "can't be read by Spark: a Python worker raised ValueError: no shop [A_B] here",
+        ),
+    ],
+)
+def test_the_error_of_a_python_worker_is_told(spark: SparkSession, raised: str, says: str) -> None:
+    plan = LakePlan(
+        topic="orders", files=(), order="", partitioned=False, headers=False, location="/lake/orders", format="delta"
+    )
+    said = str(explained(spark, plan, PySparkException(WORKER + raised)))
+    assert says in said
+    _is_one_sentence(said)
+
+
 def _is_one_sentence(said: str) -> None:
     assert "\n" not in said
     assert "Exception: " not in said.partition("can't be read")[0]
