@@ -62,7 +62,7 @@ UserStore: TypeAlias = KeyValueAccess | WindowAccess | SessionAccess | Versioned
 S = TypeVar("S", bound=LaidOut)
 C = TypeVar("C", bound=Cache)
 W = TypeVar("W", bound=WindowCache)
-LogRow: TypeAlias = Callable[[bytes, object, int, Headers], None]
+LogRow: TypeAlias = Callable[[bytes, bytes | None, int, Headers], None]
 """Logs a row as the changelog has it: ``(key, value, timestamp, headers)``."""
 TableRow: TypeAlias = tuple[Any, int]  # keys and values have the types that the program gave its table
 View: TypeAlias = Callable[[Any], TableRow]

@@ -279,7 +279,7 @@ class PathBuilder:
             return None
         row_log, spec = self.row_log(store), self.plan.specs[store]
         assert row_log is not None
-        log: OnChange[Any] = functions_of(spec).log(row_log.log_row)
+        log = functions_of(spec).log(row_log.log_row)
         if store_traits(spec).limit is Limit.COUNT:
             cache_of(LruCache, self.env.caches, store).on_drop = lambda dropped: log(dropped, None)
         return log
