@@ -565,7 +565,8 @@ class Runner:
             f"{_shown(value)}{whose} in partition {self._task_partition}, and serdes.{serde} writes the store's values. "
             "Rows are written when changes are flushed, so the record that made it is not known, and no exception handler "
             "can skip it. Name a serde that takes all that is kept there (value=), or let the function raise an exception "
-            "for such a value: processing.exception.handler decides about its record then"
+            "for such a value: processing.exception.handler decides about its record then, as it does for a store with a "
+            "changelog and without a cache (Store(caching=False))"
         )
 
     def _log_held_back(self, store: FlushedStore, buffer: SuppressionBuffer) -> None:

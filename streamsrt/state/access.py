@@ -27,7 +27,8 @@ WindowedRows: TypeAlias = Iterator[tuple[Windowed[Any], Any]]
 StartedRows: TypeAlias = Iterator[tuple[int, Any]]
 Version: TypeAlias = VersionedRecord[Any]
 Change = TypeVar("Change", bound=Entry | SessionEntry | VersionPut)
-OnChange: TypeAlias = Callable[[Change], None]
+OnChange: TypeAlias = Callable[[Change, bytes | None], None]
+"""The change, and the bytes of its value."""
 Now = Callable[[], tuple[int, Headers, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
 
@@ -58,11 +59,10 @@ class _Access(Generic[StoreCache, Change]):
         self._now = now
         self._on_change = on_change
 
-    def _check_value(self, value: object) -> None:
-        """Raises what the serde raises for a value that can't be logged. Called before the row is changed: a handler may
-        skip the record, and the next flush would fail for the row."""
-        if self._on_change is not None and value is not None:
-            self._cache.format.serialize(value)
+    def _written(self, value: object) -> bytes | None:
+        """The bytes of a value that is to be logged. They are made before the row is changed: a handler may skip a record
+        whose value the serde can't write, and the next flush would fail for the row."""
+        return None if value is None or self._on_change is None else self._cache.format.serialize(value)
 
 
 class _TimestampedAccess(_Access[StoreCache, Entry]):
@@ -100,10 +100,10 @@ class KeyValueAccess(_TimestampedAccess[KeyValueCache]):
         if self._timestamped and value is not None:
             value, timestamp = value
             _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
-        self._check_value(value)
+        raw_value = self._written(value)
         entry = self._cache.put(self._serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
-            self._on_change(entry)
+            self._on_change(entry, raw_value)
 
     def put_if_absent(self, key: object, value: object) -> Any:
         before = self.get(key)
@@ -174,11 +174,11 @@ class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a Duplicates
             value, timestamp = value
             _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
         _check_time(self.name, "the start of a window", window_start)
-        self._check_value(value)
+        raw_value = self._written(value)
         entry = self._cache.put(self._serialize(key), window_start, value, timestamp, headers, sequence)
         self._cache.count_if_expired(window_start)
         if self._on_change is not None:
-            self._on_change(entry)
+            self._on_change(entry, raw_value)
 
     def fetch(self, key: object, time: int) -> Any:
         newest = self._cache.newest()
@@ -219,12 +219,12 @@ class DuplicatesAccess(WindowAccess):
     def put(self, key: object, value: object, window_start: int) -> None:
         timestamp, _, _ = self._now()
         _check_time(self.name, "the start of a window", window_start)
-        raw_key = self._serialize(key)
-        self._cache.put(raw_key, window_start, value, None if value is None else self._cache.format.serialize(value))
+        raw_key, raw_value = self._serialize(key), None if value is None else self._cache.format.serialize(value)
+        self._cache.put(raw_key, window_start, value, raw_value)
         if self._on_change is not None:
             entry = Entry(raw_key, value, timestamp, window_start)
             entry.sequence = self._cache.sequence
-            self._on_change(entry)
+            self._on_change(entry, raw_value)
 
     def fetch(self, key: object, time: int) -> Any:
         """The first value of that key and window."""
@@ -240,11 +240,11 @@ class SessionAccess(_Access[SessionCache, SessionEntry]):
         raw = self._serialize(session.key)
         _check_time(self.name, "the start of a session", session.start_ms)
         _check_time(self.name, "the end of a session", session.end_ms)
-        self._check_value(value)
+        raw_value = self._written(value)
         entry = self._cache.put(raw, session.start_ms, session.end_ms, value, timestamp, headers, sequence)
         self._cache.count_if_expired(session.end_ms)
         if self._on_change is not None:
-            self._on_change(entry)
+            self._on_change(entry, raw_value)
 
     def remove(self, session: Windowed[object]) -> None:
         self.put(session, None)
@@ -274,10 +274,10 @@ class VersionedAccess(_Access[VersionedCache, VersionPut]):
     def _put(self, key: object, value: object, timestamp: int) -> VersionPut:
         _, headers, sequence = self._now()
         _check_time(self.name, "the time from which a version is valid", timestamp)
-        self._check_value(value)
+        raw_value = self._written(value)
         put = self._cache.put(self._serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
-            self._on_change(put)
+            self._on_change(put, raw_value)
         return put
 
     def delete(self, key: object, timestamp: int) -> Version | None:

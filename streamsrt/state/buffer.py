@@ -58,6 +58,10 @@ class Held:
     is_first: bool = True
 
 
+Written = tuple[bytes | None, bytes | None]
+"""The bytes of a change's new and old value."""
+
+
 class HeldRecord(NamedTuple):
     """What an operator held back, as bytes: not the record that the task read, but what had become of it."""
 
@@ -115,7 +119,7 @@ class HeldFormat:
         except Exception as error:
             raise unreadable(self.name, key, value, error) from error
 
-    def to_bytes(self, change: Held) -> bytes:
+    def to_bytes(self, change: Held, written: Written | None = None) -> bytes:
         """A row of the changelog."""
         topic, partition, offset = change.origin
         raw_topic = topic.encode()
@@ -124,9 +128,10 @@ class HeldFormat:
         for name, value in change.headers:
             raw_name = name.encode()
             parts += [_INT.pack(len(raw_name)), raw_name, _sized(value)]
-        prior, old = self.raw(change.prior), self.raw(change.old)
+        new, old = (self.raw(change.new), self.raw(change.old)) if written is None else written
+        prior = old if change.prior is change.old else self.raw(change.prior)
         same = old is not None and old == prior
-        parts += [_sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(self.raw(change.new))]
+        parts += [_sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(new)]
         # A window may end after the last timestamp that there is: it never closes, and the bytes have no later time.
         return b"".join(parts) + _TIME.pack(min(change.time_ms, END_OF_TIME_MS))
 
@@ -176,7 +181,8 @@ class SuppressionBuffer:
     def __init__(self, name: str, store: BytesRows, serialize: Serialize, deserialize: Deserialize) -> None:
         self.name = name
         self.store = store
-        self.dirty: dict[bytes, None] = {}
+        self.dirty: dict[bytes, Written | None] = {}
+        """The keys of what changed since the last time that it was logged."""
         self.pending: dict[bytes, bytes | None] = {}
         self.size_in_bytes = 0
         self.counts_bytes = False
@@ -201,8 +207,9 @@ class SuppressionBuffer:
         self._load()
         return self._held.get(key)
 
-    def put(self, change: Held) -> int:
+    def put(self, change: Held, written: Written | None = None) -> int:
         """Holds a change back; one of the same row that is there gives it its position and what was forwarded before.
+        ``written``: its values as they will be logged; None: they are written then.
 
         Returns the time of the change that goes next.
         """
@@ -219,7 +226,7 @@ class SuppressionBuffer:
         if self.counts_bytes:
             self.size_in_bytes += self._size_of(change)
         self._held[key] = change
-        self.dirty[key] = None
+        self.dirty[key] = written
         return self._times[0]
 
     def _queue(self, key: bytes, time_ms: int) -> None:
@@ -285,12 +292,12 @@ class SuppressionBuffer:
 
     def take_changes(self) -> tuple[list[bytes], list[bytes | None], list[Headers]]:
         """Keys, values and headers for the changelog of what changed since the last time, by key."""
-        keys = sorted(self.dirty)
+        keys, dirty = sorted(self.dirty), self.dirty
         self.dirty = {}
         values: list[bytes | None] = []
         for key in keys:
             held = self._held.get(key)
-            values.append(None if held is None else self._format.to_bytes(held))
+            values.append(None if held is None else self._format.to_bytes(held, dirty[key]))
         self.pending.update(zip(keys, values, strict=True))
         return keys, values, [() if value is None else VERSION_HEADERS for value in values]
 

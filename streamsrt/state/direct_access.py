@@ -24,13 +24,14 @@ class HasCurrent(Protocol):
     current: Record[object, object] | None
 
 
-LogRow: TypeAlias = Callable[[bytes, object, int, Headers], None]
+LogRow: TypeAlias = Callable[[bytes, bytes | None, int, Headers], None]
+"""``(key, bytes of the value, timestamp, headers of the record that changed the row)``."""
 
 
 class RowLog(NamedTuple):
-    """Logs changes that are not cached. ``log_row(key, value, timestamp, headers)`` takes every row. Where ``keys`` is not
-    empty, a row that is no deletion may as well be appended to ``keys``, to ``values`` as ``serialize`` makes it, and to
-    ``timestamps``: these are always the same lists."""
+    """Logs changes that are not cached. ``log_row`` takes every row, whose value ``serialize`` writes. Where ``keys`` is not
+    empty, a row that is no deletion may as well be appended to ``keys``, ``values`` and ``timestamps``: these are always the
+    same lists."""
 
     log_row: LogRow
     serialize: Callable[..., bytes]
@@ -59,7 +60,7 @@ class DirectAccess(KeyValueAccess):
             key_serde,
             now,
             timestamped=False,
-            on_change=None if log is None else lambda e: log.log_row(e.key, e.value, e.timestamp, e.headers),
+            on_change=None if log is None else lambda e, raw: log.log_row(e.key, raw, e.timestamp, e.headers),
         )
         serialize = key_serde.serialize
         # Bytes are keys as they are.
@@ -86,7 +87,7 @@ class DirectAccess(KeyValueAccess):
                 add_key(raw)
                 add_time(timestamp)
             elif log_row is not None:
-                log_row(raw, value, timestamp, headers)
+                log_row(raw, None if value is None else serialize_value(value), timestamp, headers)
             else:
                 # What a flush forwards has an order, and headers.
                 entry.headers = headers

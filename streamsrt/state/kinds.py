@@ -62,7 +62,7 @@ UserStore: TypeAlias = KeyValueAccess | WindowAccess | SessionAccess | Versioned
 S = TypeVar("S", bound=LaidOut)
 C = TypeVar("C", bound=Cache)
 W = TypeVar("W", bound=WindowCache)
-LogRow: TypeAlias = Callable[[bytes, object, int, Headers], None]
+LogRow: TypeAlias = Callable[[bytes, bytes | None, int, Headers], None]
 """Logs a row as the changelog has it: ``(key, value, timestamp, headers)``."""
 TableRow: TypeAlias = tuple[Any, int]  # keys and values have the types that the program gave its table
 View: TypeAlias = Callable[[Any], TableRow]
@@ -164,8 +164,8 @@ def _key_value_access(
 
 
 def _log_by_key(log_row: LogRow) -> OnChange[Entry | VersionPut]:
-    def log(entry: Entry | VersionPut) -> None:
-        log_row(entry.key, entry.value, entry.timestamp, entry.headers)
+    def log(entry: Entry | VersionPut, raw_value: bytes | None) -> None:
+        log_row(entry.key, raw_value, entry.timestamp, entry.headers)
 
     return log
 
@@ -227,8 +227,8 @@ def _window_access(
 
 
 def _log_window(log_row: LogRow) -> OnChange[Entry]:
-    def log(entry: Entry) -> None:
-        log_row(entry.key + pack_start(entry.start) + b"\0\0\0\0", entry.value, entry.timestamp, entry.headers)
+    def log(entry: Entry, raw_value: bytes | None) -> None:
+        log_row(entry.key + pack_start(entry.start) + b"\0\0\0\0", raw_value, entry.timestamp, entry.headers)
 
     return log
 
@@ -284,9 +284,9 @@ def _duplicates_access(
 
 
 def _log_duplicate(log_row: LogRow) -> OnChange[Entry]:
-    def log(entry: Entry) -> None:
+    def log(entry: Entry, raw_value: bytes | None) -> None:
         key = entry.key + pack_start(entry.start) + entry.sequence.to_bytes(4, "big")
-        log_row(key, entry.value, entry.timestamp, entry.headers)
+        log_row(key, raw_value, entry.timestamp, entry.headers)
 
     return log
 
@@ -329,8 +329,8 @@ def _session_access(
 
 
 def _log_session(log_row: LogRow) -> OnChange[SessionEntry]:
-    def log(entry: SessionEntry) -> None:
-        log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp, entry.headers)
+    def log(entry: SessionEntry, raw_value: bytes | None) -> None:
+        log_row(session_key(entry.key, entry.start, entry.end), raw_value, entry.timestamp, entry.headers)
 
     return log
 

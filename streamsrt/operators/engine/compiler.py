@@ -300,6 +300,25 @@ class Compiler:
         """The stream time that a windowed operation observed."""
         return self.env.stream_times.setdefault(node, StreamTime())
 
+    def _logs_at_once(self, store: str) -> bool:
+        return self.plan.writes_changelog(store) and not self.plan.is_cached(store)
+
+    def write_first(self, store: str, value: Slot) -> None:
+        """Serializes a value that is to be logged at once, before its row is changed: a handler may skip a record whose
+        value the serde can't write, and the next flush would fail for the row."""
+        if self._logs_at_once(store):
+            self.emitter.written(value, self.plan.value_serde(self.plan.specs[store]))
+
+    def serializer_of_log(self, store: str) -> Callable[[object], bytes] | None:
+        """What writes values for a changelog whose records are written at once; None where there is none."""
+        return self.plan.value_serde(self.plan.specs[store]).serialize if self._logs_at_once(store) else None
+
+    def logged_slot(self, store: str, obj: str, raw: str) -> Slot:
+        """A value of which there are the bytes too if it is logged at once."""
+        if not self._logs_at_once(store):
+            return Slot(obj=obj)
+        return Slot(obj=obj, raw=raw, serde=self.plan.value_serde(self.plan.specs[store]))
+
     def log(self, store: str, key: str, flow: Flow, time: str, *, headers: bool = False) -> None:
         """Appends the flow's value to the store's changelog, where it has one."""
         if not self.plan.writes_changelog(store):
@@ -383,12 +402,12 @@ class Compiler:
         e = self.emitter
         topic = self.plan.topic(node.topic, node.repartition)
         is_new = flow.key.raw is None
-        key = e.raw(flow.key, self.plan.key_serde(node))
+        key = e.raw(flow.key, self.plan.key_serde(node), stage="production")
         if is_new and self.plan.key_serde(node) is serdes.string:
             # A stream of words that is grouped by word.
-            value = e.raw(flow.value, self.plan.value_serde(node), twin=flow.key)
+            value = e.raw(flow.value, self.plan.value_serde(node), twin=flow.key, stage="production")
         else:
-            value = e.raw(flow.value, self.plan.value_serde(node))
+            value = e.raw(flow.value, self.plan.value_serde(node), stage="production")
         columns = {"k": key, "v": value, "t": flow.time}
         call = "{k}, {v}, {t}"
         if flow.headers is not None:

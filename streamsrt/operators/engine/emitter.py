@@ -209,10 +209,10 @@ class Emitter:
         self.line(f"{name} = {new}({windowed}, ({self.obj(inner)}, {slot.start}, {slot.end}))")
         return name
 
-    def raw(self, slot: Slot, serde: ProgramSerde, *, twin: Slot | None = None) -> str:
+    def raw(self, slot: Slot, serde: ProgramSerde, *, twin: Slot | None = None, stage: Stage = "processing") -> str:
         """The variable that holds the value as bytes of ``serde``.
 
-        ``twin``: has bytes already, and is often the same object.
+        ``twin``: has bytes already, and is often the same object. ``stage``: what fails where the serde can't write it.
         """
         if slot.raw is not None and same_bytes(slot.serde, serde):
             return slot.raw
@@ -231,7 +231,7 @@ class Emitter:
             expression = self._serialized(slot, serde, source)
             if twin is not None and twin.obj and twin.raw and twin.serde is serde:
                 expression = f"{twin.raw} if {source} is {twin.obj} else {expression}"
-            self.line(f"{name} = {expression}", "production")
+            self.line(f"{name} = {expression}", stage)
         if slot.raw is None:
             slot.raw, slot.serde = name, serde
         return name

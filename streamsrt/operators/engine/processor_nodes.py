@@ -260,15 +260,16 @@ class PathBuilder:
         assert isinstance(cache, KeyValueCache | WindowCache | VersionedCache)
         put: Callable[..., Entry | VersionPut] = cache.put
         log = self.log(store)
-        sequence = self.env.sequence
-        if store_traits(self.plan.specs[store]).limit is Limit.COUNT:
-            cache_of(LruCache, self.env.caches, store).on_drop = log
+        sequence, serialize = self.env.sequence, self.plan.value_serde(self.plan.specs[store]).serialize
 
         def change(raw: bytes, value: object, timestamp: int, headers: Headers, start: int) -> Entry | VersionPut:
             row_key = (raw,) if start < 0 else (raw, start)
+            if log is None:
+                return put(*row_key, value, timestamp, headers, next(sequence))
+            # A value that can't be written fails here, and the row stays what it was.
+            written = None if value is None else serialize(value)
             entry = put(*row_key, value, timestamp, headers, next(sequence))
-            if log is not None:
-                log(entry)
+            log(entry, written)
             return entry
 
         return change
@@ -276,18 +277,15 @@ class PathBuilder:
     def log(self, store: str) -> OnChange[Any] | None:  # of the changes that a cache of that kind makes
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
-        log_row = self.log_row(store)
-        assert log_row is not None
-        return functions_of(self.plan.specs[store]).log(log_row)
-
-    def log_row(self, store: str) -> Callable[..., None] | None:
-        """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp, headers)``, of which the
-        headers are those of the record that changed the row."""
-        log = self.row_log(store)
-        return None if log is None else log.log_row
+        row_log, spec = self.row_log(store), self.plan.specs[store]
+        assert row_log is not None
+        log = functions_of(spec).log(row_log.log_row)
+        if store_traits(spec).limit is Limit.COUNT:
+            cache_of(LruCache, self.env.caches, store).on_drop = lambda dropped: log(dropped, None)
+        return log
 
     def row_log(self, store: str) -> RowLog | None:
-        """As :meth:`log_row`, with the columns of the changelog."""
+        """Logs rows as the changelog has them, unless the store is cached."""
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         serialize = self.plan.value_serde(self.plan.specs[store]).serialize
@@ -298,12 +296,10 @@ class PathBuilder:
         add_key, add_value, add_time = keys.append, output.values.append, output.timestamps.append
         marks_deletions = self.plan.marks_deletions(store)
 
-        def log_row(key: bytes, value: object, timestamp: int, headers: Headers) -> None:
-            if value is None:
+        def log_row(key: bytes, raw: bytes | None, timestamp: int, headers: Headers) -> None:
+            if raw is None:
                 append(key, None, timestamp, headers if marks_deletions else ())
-                return
-            raw = serialize(value)
-            if keys:
+            elif keys:
                 add_key(key)
                 add_value(raw)
                 add_time(timestamp)

@@ -216,6 +216,8 @@ def _update(
     # ``before`` may have been replaced by the initial value, so it can't serve as the row's old value.
     was = before if not (node.sends_old_values and not cached) else f"{entry}.value"
     _compute(c, op, flow, before, after, initial_is_old=node.sends_old_values and not cached)
+    result = Flow(windowed or flow.key, Slot(obj=after), time, flow.headers)
+    c.write_first(op.store, result.value)
     _mark_dirty(c, op, entry, was)
     # A deleted row starts over, regardless of its old timestamp. A deletion has its record's timestamp.
     deletes = op.aggregation != "count"
@@ -227,7 +229,6 @@ def _update(
     if cached:
         return
     e.line(f"{time} = {entry}.timestamp")
-    result = Flow(windowed or flow.key, Slot(obj=after), time, flow.headers)
     logged = time
     if deletes:
         logged = e.temp("t")

@@ -147,8 +147,9 @@ def emit_table_aggregate(c: Compiler, node: ProcessorNode, op: TableAggregate, f
         call = f"{e.bind('add', add)}({key}, {comes}, {after})"
         e.line(f"{after} = ({after} or 0) + 1" if op.aggregation == "count" else f"{after} = {call}")
         e.line(f"if {before} is not None and {entry}.timestamp > {time}: {time} = {entry}.timestamp")
-    change_entry(c, op.store, entry, after, time, flow.headers)
     result = Flow(flow.key, Slot(obj=after), time, flow.headers)
+    c.write_first(op.store, result.value)
+    change_entry(c, op.store, entry, after, time, flow.headers)
     if node.sends_old_values:
         result.old = Slot(obj=before)
     log_and_forward(c, node, op.store, result, raw)

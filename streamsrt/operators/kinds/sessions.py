@@ -37,12 +37,13 @@ pack_times = Struct(">qq").pack
 
 
 class SessionChange(NamedTuple):
-    """The change of a session; ``new`` None: it is deleted."""
+    """The change of a session; ``new`` None: it is deleted. ``raw``: the bytes of ``new``, where the change is logged."""
 
     start: int
     end: int
     new: object
     old: object
+    raw: bytes | None
 
 
 LATE: Sequence[SessionChange] = []
@@ -77,7 +78,8 @@ def _growing(op: SessionAggregate) -> Callable[[object, object, object], object]
 
 
 class Sessions:
-    """The sessions of one task's aggregation. ``quiet``: nobody asks what :meth:`update` did, the cache knows."""
+    """The sessions of one task's aggregation. ``quiet``: nobody asks what :meth:`update` did, the cache knows.
+    ``serialize``: writes aggregates for the changelog; None where changes are not logged at once."""
 
     def __init__(
         self,
@@ -88,8 +90,10 @@ class Sessions:
         next_sequence: Callable[[], int],
         *,
         quiet: bool,
+        serialize: Callable[[object], bytes] | None,
     ) -> None:
         self.time = time
+        self._serialize = serialize
         self._quiet = quiet
         self.closing = closing_sessions(cache, op.windows.retention_ms, time) if op.emit_on_close else None
         self._cache = cache
@@ -195,15 +199,16 @@ class Sessions:
             return LATE
         # Before anything is changed: a record that fails leaves the sessions as they are.
         _, aggregate = self._compute(key, value, aggregate)
+        raw_value = None if aggregate is None or self._serialize is None else self._serialize(aggregate)
         changes = []
         if start != end or start != timestamp:
             for entry in found:
-                changes.append(SessionChange(entry.start, entry.end, None, entry.value))
+                changes.append(SessionChange(entry.start, entry.end, None, entry.value, None))
                 self._cache.change(entry, None, timestamp, headers, self._next_sequence())
         self._cache.put(raw, start, end, aggregate, timestamp, headers, self._next_sequence())
         if self.closing is not None:
             self.closing.note(raw, start, end)
-        changes.append(SessionChange(start, end, aggregate, None))
+        changes.append(SessionChange(start, end, aggregate, None, raw_value))
         return changes
 
 
@@ -227,9 +232,16 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     cache = env.caches[op.store]
     assert isinstance(cache, SessionCache)
     time = env.stream_times.setdefault(node.name, StreamTime())
-    sessions = Sessions(op, cache, time, env.counters, env.sequence.__next__, quiet=plan.is_cached(op.store))
-    serde = plan.key_serde(plan.specs[op.store])
-    log = builder.log_row(op.store)
+    serde, log = plan.key_serde(plan.specs[op.store]), builder.row_log(op.store)
+    sessions = Sessions(
+        op,
+        cache,
+        time,
+        env.counters,
+        env.sequence.__next__,
+        quiet=plan.is_cached(op.store),
+        serialize=None if log is None else log.serialize,
+    )
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
     emit = None if sessions.closing is None else _emission(sessions.closing, serde.deserialize, made)
 
@@ -246,10 +258,10 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
         if changes is LATE:
             made.drop_late(key, value, timestamp, headers)
         if log is not None:
-            for start, end, new, _ in changes:
-                log(raw + pack_times(end, start), new, timestamp, headers)
+            for start, end, _, _, raw_value in changes:
+                log.log_row(raw + pack_times(end, start), raw_value, timestamp, headers)
         if forwards:
-            for start, end, new, before in changes:
+            for start, end, new, before, _ in changes:
                 session = Windowed(key, start, end)
                 made.forward(session, new, end, (), before if node.sends_old_values else None)
 
@@ -259,8 +271,9 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
 def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow) -> None:
     e = c.emitter
     time = c.stream_time_of(node.name)
-    quiet = c.plan.is_cached(op.store)
-    sessions = Sessions(op, cache_of(SessionCache, c.caches, op.store), time, c.counters, c.next_sequence, quiet=quiet)
+    cache, quiet = cache_of(SessionCache, c.caches, op.store), c.plan.is_cached(op.store)
+    serialize = c.serializer_of_log(op.store)
+    sessions = Sessions(op, cache, time, c.counters, c.next_sequence, quiet=quiet, serialize=serialize)
     dropped = e.counter(c.counters, "dropped_null")
     with e.block(f"if {flow.key.any} is None:"):
         e.line(f"{dropped} += 1")
@@ -287,18 +300,20 @@ def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregat
 
 def _emit_changes(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow, call: str, raw: str) -> None:
     e = c.emitter
-    changes, start, end, new, old, store_key = (e.temp(prefix) for prefix in ("changes", "s", "x", "v", "b", "r"))
+    names = "changes", "s", "x", "v", "b", "r", "r"
+    changes, start, end, new, old, store_key, raw_value = (e.temp(prefix) for prefix in names)
     e.line(f"{changes} = {call}")
+    value = c.logged_slot(op.store, new, raw_value)
     if c.plan.writes_changelog(op.store):
-        with e.block(f"for {start}, {end}, {new}, _ in {changes}:"):
+        with e.block(f"for {start}, {end}, {new}, _, {raw_value} in {changes}:"):
             e.line(f"{store_key} = {raw} + {e.bind('pack_times', pack_times)}({end}, {start})")
-            c.log(op.store, store_key, Flow(flow.key, Slot(obj=new), end, None), flow.time)
+            c.log(op.store, store_key, Flow(flow.key, value, end, None), flow.time)
     if op.emit_on_close:
         return
-    with e.block(f"for {start}, {end}, {new}, {old} in {changes}:"):
+    with e.block(f"for {start}, {end}, {new}, {old}, {raw_value} in {changes}:"):
         e.line(f"{store_key} = {raw} + {e.bind('pack_times', pack_times)}({end}, {start})")
         key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=store_key)
-        result = Flow(key, Slot(obj=new), end, None if flow.headers is None else "()")
+        result = Flow(key, value, end, None if flow.headers is None else "()")
         if node.sends_old_values:
             result.old = Slot(obj=old)
         c.children(node, result)

@@ -38,13 +38,15 @@ _by_start = attrgetter("start")
 
 
 class SlidingChange(NamedTuple):
-    """The change of a window. ``timestamp``: of its row; ``logged_ms``: of the changelog's record."""
+    """The change of a window. ``timestamp``: of its row; ``logged_ms``: of the changelog's record; ``raw``: the bytes of
+    ``new``, where the change is logged."""
 
     start: int
     new: object
     old: object
     timestamp: int
     logged_ms: int
+    raw: bytes | None
 
 
 _Record = tuple[bytes, object, object, int, Headers]
@@ -70,15 +72,22 @@ class _Near(NamedTuple):
 
 
 class Sliding:
-    """The windows of one task's aggregation. ``tell`` is called immediately with the change of each window."""
+    """The windows of one task's aggregation. ``tell`` is called immediately with the change of each window. ``serialize``:
+    writes aggregates for the changelog; None where changes are not logged at once."""
 
     def __init__(
-        self, env: Environment, name: str, op: SlidingAggregate, tell: Callable[[SlidingChange], None] | None
+        self,
+        env: Environment,
+        name: str,
+        op: SlidingAggregate,
+        tell: Callable[[SlidingChange], None] | None,
+        serialize: Callable[[object], bytes] | None,
     ) -> None:
         cache = cache_of(SlidingCache, env.caches, op.store)
         self.time = env.stream_times.setdefault(name, StreamTime())
         self._cache = cache
         self._tell = tell
+        self._serialize = serialize
         self._difference, self._grace = op.windows.difference_ms, op.windows.grace_ms
         lasts_ms = closes_after_ms(op.windows)
         self.closing = closing_windows(cache, lasts_ms, self.time) if op.emit_on_close else None
@@ -200,11 +209,13 @@ class Sliding:
         self._change(entry, after, initial, latest, timestamp if after is None else latest, headers)
 
     def _change(self, entry: Entry, new: object, old: object, timestamp: int, logged_ms: int, headers: Headers) -> None:
+        # A value that can't be written fails here, and the row stays what it was.
+        raw_value = None if new is None or self._serialize is None else self._serialize(new)
         self._cache.change(entry, new, logged_ms, headers, next(self._sequence))
         if self.closing is not None:
             self.closing.note(entry.start)
         if self._tell is not None:
-            self._tell(SlidingChange(entry.start, new, old, timestamp, logged_ms))
+            self._tell(SlidingChange(entry.start, new, old, timestamp, logged_ms, raw_value))
 
     def _put_new(self, record: _Record, entries: list[Entry], start: int) -> None:
         """Puts the record into a window that was empty."""
@@ -319,20 +330,21 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     op = node.operation
     assert isinstance(op, SlidingAggregate)
     env, plan, difference = builder.env, builder.plan, op.windows.difference_ms
-    log = builder.log_row(op.store)
+    log = builder.row_log(op.store)
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
     current: tuple[object, bytes, Headers] = (None, b"", ())
 
     def tell(change: SlidingChange) -> None:
         key, raw, headers = current
-        start, new, old, timestamp, logged_ms = change
+        start, new, old, timestamp, logged_ms, raw_value = change
         if log is not None:
-            log(raw + pack_start(start) + b"\0\0\0\0", new, logged_ms, headers)
+            log.log_row(raw + pack_start(start) + b"\0\0\0\0", raw_value, logged_ms, headers)
         if forwards:
             window = Windowed(key, start, start + difference)
             made.forward(window, new, timestamp, headers, old if node.sends_old_values else None)
 
-    sliding = Sliding(env, node.name, op, tell if forwards or log is not None else None)
+    tells = forwards or log is not None
+    sliding = Sliding(env, node.name, op, tell if tells else None, None if log is None else log.serialize)
     serialize, time = plan.key_serde(plan.specs[op.store]).serialize, sliding.time
     emit = None if sliding.closing is None else emission(builder, op, sliding.closing, made)
 
@@ -358,7 +370,7 @@ def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregat
     e = c.emitter
     told: list[SlidingChange] = []
     tells = not c.plan.is_cached(op.store) and (c.plan.writes_changelog(op.store) or not op.emit_on_close)
-    sliding = Sliding(c.env, node.name, op, told.append if tells else None)
+    sliding = Sliding(c.env, node.name, op, told.append if tells else None, c.serializer_of_log(op.store))
     dropped = e.counter(c.counters, "dropped_null")
     with e.block(f"if {flow.key.any} is None or {flow.value.any} is None:"):
         e.line(f"{dropped} += 1")
@@ -394,20 +406,21 @@ def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregat
 
 def _emit_log(c: Compiler, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:
     e = c.emitter
-    start, new, logged, store_key = (e.temp(prefix) for prefix in ("w", "v", "l", "r"))
-    with e.block(f"for {start}, {new}, _, _, {logged} in {told}:"):
+    start, new, logged, raw_value, store_key = (e.temp(prefix) for prefix in ("w", "v", "l", "r", "r"))
+    with e.block(f"for {start}, {new}, _, _, {logged}, {raw_value} in {told}:"):
         e.line(f"{store_key} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
-        c.log(op.store, store_key, Flow(flow.key, Slot(obj=new), logged, None), logged)
+        c.log(op.store, store_key, Flow(flow.key, c.logged_slot(op.store, new, raw_value), logged, None), logged)
 
 
 def _emit_changes(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:
     e = c.emitter
-    start, new, old, time, store_key = (e.temp(prefix) for prefix in ("w", "v", "b", "t", "r"))
-    with e.block(f"for {start}, {new}, {old}, {time}, _ in {told}:"):
+    names = "w", "v", "b", "t", "r", "r"
+    start, new, old, time, raw_value, store_key = (e.temp(prefix) for prefix in names)
+    with e.block(f"for {start}, {new}, {old}, {time}, _, {raw_value} in {told}:"):
         e.line(f"{store_key} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
         end = f"{start} + {op.windows.difference_ms}"
         key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=store_key)
-        result = Flow(key, Slot(obj=new), time, flow.headers)
+        result = Flow(key, c.logged_slot(op.store, new, raw_value), time, flow.headers)
         if node.sends_old_values:
             result.old = Slot(obj=old)
         c.children(node, result)

@@ -202,10 +202,11 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
     log = None if topic is None else env.output.to(topic, env.task_partition).append
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
+        # A value that can't be written fails here: it is neither joined nor kept.
+        raw = None if key is None or value is None else serialize_value(value)
         forward(key, value, timestamp, headers)
         if key is None:
             return
-        raw = None if value is None else serialize_value(value)
         store_key = cache.put(serialize(key), timestamp, value, raw)
         if raw is not None and timestamp <= cache.newest_ms - cache.retention_ms:
             made.drop_late(key, value, timestamp, headers)

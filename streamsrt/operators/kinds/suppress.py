@@ -21,16 +21,17 @@ from streamsrt.errors import UserError
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.engine.environment import Environment
-from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, same_bytes
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.key_slices import KeySlices
 from streamsrt.operators.kinds.closing import ClosedMark
-from streamsrt.state.buffer import Held, SuppressionBuffer, held_record
+from streamsrt.state.buffer import Held, SuppressionBuffer, Written, held_record
 from streamsrt.state.columns import Headers
 from streamsrt.wording import counted
 from topology import serdes
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
+from topology.graph.operations.traits import own_store
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import RecordMetadata
 from topology.spec.windows import END_OF_TIME_MS
@@ -65,9 +66,18 @@ class Suppression:
         self._closed = None if op.closed is None else ClosedMark(env, op.closed)
 
     def hold(
-        self, raw: bytes, at_ms: int, new: object, old: object, timestamp: int, headers: Headers, origin: RecordMetadata
+        self,
+        raw: bytes,
+        at_ms: int,
+        new: object,
+        old: object,
+        timestamp: int,
+        headers: Headers,
+        origin: RecordMetadata,
+        written: Written | None,
     ) -> Iterator[Held]:
-        """Holds a change back, and lets go what nothing holds back any more. What has no value is for the caller to drop."""
+        """Holds a change back, and lets go what nothing holds back any more. What has no value is for the caller to drop.
+        ``written``: as of the buffer."""
         if self._op.max_bytes is not None and not self._buffer.counts_bytes:
             self._buffer.count_bytes()
         if self._closed is not None and at_ms + self._wait_ms <= self._closed.ms:
@@ -75,7 +85,7 @@ class Suppression:
             return LATE
         if timestamp > self._time.ms:
             self._time.ms = timestamp
-        next_ms = self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin))
+        next_ms = self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin), written)
         if self._is_limited:
             return self._evict_and_shrink()
         until_ms = self._time.ms - self._wait_ms
@@ -124,18 +134,30 @@ class Suppression:
         return size is not None and self._buffer.size_in_bytes > size
 
 
+def _may_fail(plan: ResolvedSubtopology, node: ProcessorNode, op: Suppress) -> bool:
+    """Whether the serde of the buffer may refuse a value, which then has to fail before it is held back: when it is logged,
+    nobody knows whose it is. It may not where the table before has written all values by the same serde."""
+    table = plan.node(node.parents[0])
+    store = own_store(table.operation) if isinstance(table, ProcessorNode) else None
+    if store is None or not (plan.is_cached(store) or plan.writes_changelog(store)):
+        return True
+    return not same_bytes(plan.value_serde(plan.specs[store]), plan.value_serde(plan.specs[op.store]))
+
+
 def make_suppress(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, Suppress)
     env = builder.env
     suppression = Suppression(env, node.name, op)
     flow_on = flowing(builder, node, made)
-    serde = builder.plan.key_serde(builder.plan.specs[op.store])
+    serde, to_raw = builder.plan.key_serde(builder.plan.specs[op.store]), _buffer(env, op).raw
+    may_fail = _may_fail(builder.plan, node, op)
 
     def process(key: Any, value: object, timestamp: int, headers: Headers, old: object) -> None:
         at_ms = key.end_ms if op.by_window else timestamp
         origin = env.metadata or NO_ORIGIN
-        found = suppression.hold(serde.serialize(key), at_ms, value, old, timestamp, headers, origin)
+        raw, written = serde.serialize(key), (to_raw(value), to_raw(old)) if may_fail else None
+        found = suppression.hold(raw, at_ms, value, old, timestamp, headers, origin, written)
         if found is LATE:
             made.drop_late(key, value, timestamp, headers)
         else:
@@ -172,13 +194,18 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
     serde = c.plan.key_serde(c.plan.specs[op.store])
     raw, value = e.raw(inside.key, serde), e.obj(inside.value)
     old = "None" if inside.old is None else e.obj(inside.old)
+    written = "None"
+    if _may_fail(c.plan, node, op):
+        value_serde = c.plan.value_serde(c.plan.specs[op.store])
+        raw_old = "None" if inside.old is None else e.written(inside.old, value_serde)
+        written = f"({e.written(inside.value, value_serde)}, {raw_old})"
     at_ms = inside.time
     if op.by_window:
         at_ms = inside.key.end if isinstance(inside.key, WindowedSlot) else f"{e.obj(inside.key)}.end_ms"
     origin = e.bind("no_origin", NO_ORIGIN) if c.is_flush else f"{e.bind('origin', c.env.origin)}()"
     hold = e.bind("hold", Suppression(c.env, node.name, op).hold)
     held, key, new, time = (e.temp(prefix) for prefix in ("h", "k", "v", "t"))
-    call = f"{hold}({raw}, {at_ms}, {value}, {old}, {inside.time}, {inside.headers or '()'}, {origin})"
+    call = f"{hold}({raw}, {at_ms}, {value}, {old}, {inside.time}, {inside.headers or '()'}, {origin}, {written})"
     if node.late is not None:
         found = e.temp("found")
         e.line(f"{found} = {call}")

@@ -87,6 +87,7 @@ def emit_table_source(c: Compiler, node: ProcessorNode, op: operations.TableSour
             _put_version(c, node, op.store, inside, key)
             return
         value = e.obj(inside.value)
+        c.write_first(op.store, inside.value)
         entry = entry_for(c, op.store, key, read=node.sends_old_values)
         if node.sends_old_values:
             inside.old = Slot(obj=e.temp("b"))
@@ -101,6 +102,7 @@ def _put_version(c: Compiler, node: ProcessorNode, store: str, flow: Flow, key: 
         raise TooComplex(f"{node.name}: changes of a versioned table are forwarded, or have headers")
     e, cache = c.emitter, cache_of(VersionedCache, c.caches, store)
     versions, dirty, value = e.bind("cache", cache), c.dirty_list(store), e.obj(flow.value)
+    c.write_first(store, flow.value)
     entry, times = _versions_of(c, versions, key)
     # As the cache's add(), without a call (its rule 2).
     usual = (
@@ -129,6 +131,7 @@ def keep(c: Compiler, node: ProcessorNode, store: str, flow: Flow) -> None:
     """Keeps a derived table's change in its own store, whose row is the old value."""
     e = c.emitter
     key = e.raw(flow.key, c.plan.key_serde(c.plan.specs[store]))
+    c.write_first(store, flow.value)
     entry = entry_for(c, store, key, read=node.sends_old_values)
     change_entry(c, store, entry, e.obj(flow.value), flow.time, flow.headers)
     log_and_forward(c, node, store, flow, key)
@@ -335,16 +338,20 @@ def _versions_step(builder: PathBuilder, store: str) -> Process:
     """A source of versions which nobody but look-ups as of a time sees."""
     add = cache_of(VersionedCache, builder.env.caches, store).add
     serialize = builder.plan.key_serde(builder.plan.specs[store]).serialize
-    log_row, counters = builder.log_row(store), builder.env.counters
+    log, counters = builder.row_log(store), builder.env.counters
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None:
             counters.dropped_null += 1
             return
         raw = serialize(key)
+        if log is None:
+            add(raw, value, timestamp)
+            return
+        # A value that can't be written fails here, and the row stays what it was.
+        raw_value = None if value is None else log.serialize(value)
         add(raw, value, timestamp)
-        if log_row is not None:
-            log_row(raw, value, timestamp, headers)
+        log.log_row(raw, raw_value, timestamp, headers)
 
     return process
 

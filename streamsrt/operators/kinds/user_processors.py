@@ -34,11 +34,9 @@ from streamsrt.operators.engine.user_metrics import NodeMetrics
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.direct_access import DirectAccess
-from streamsrt.state.kinds import UserStore, cache_of, store_access
-from streamsrt.state.lru import LruCache
+from streamsrt.state.kinds import UserStore, store_access
 from streamsrt.wording import error_text
 from topology.graph import nodes, operations
-from topology.graph.store_kinds import Limit, store_traits
 from topology.spec.codecs import ProgramSerde
 from topology.spec.errors import TopologyError, UnknownStoreError
 from topology.spec.functions import check_schedule
@@ -325,8 +323,6 @@ class Context:
             )
         else:
             on_change = self._builder.log(name)
-            if store_traits(spec).limit is Limit.COUNT:
-                cache_of(LruCache, self._env.caches, name).on_drop = on_change
             access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
         meter = self._env.store_meters.get(name)
         return access if meter is None else meter.before_access(access)
