@@ -28,7 +28,14 @@ from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.decoding import Decode, as_text, decoders, reaches, second_time, shown
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, Position
 from streamsrt.dead_letters.placement import PlacedBy, why_not_placed
-from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, PlacesByTopic, Replay, connected
+from streamsrt.dead_letters.topic import (
+    DeadLetterTopic,
+    PendingLetter,
+    PlacesByTopic,
+    Replay,
+    connected,
+    target_partitions,
+)
 from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX
 from streamsrt.wording import counted
@@ -309,12 +316,14 @@ def replay(
             raise ConfigError(f"the replay is not exact, and nothing is changed: {'; '.join(again)}")
         for text in again:
             note(text)
+        targets = [to] if to else list(plan.targets)
         if not execute:
+            target_partitions(network, targets)
             note("nothing is changed: use --execute to do it")
             return
         with explained_if_fenced(topic):
             done = _carry_out(
-                Replay(letters, [to] if to else plan.targets, to=to, placement=placement or PlacedBy.ORIGIN),
+                Replay(letters, targets, to=to, placement=placement or PlacedBy.ORIGIN),
                 plan,
                 rate,
             )
