@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias, cast
 import pyarrow as pa
 from pydantic import PydanticUserError
 
-from streamsrt.backfill.json_text import json_text
+from streamsrt.json_text import json_text
 from topology.spec.codecs import AvroSerde, ModelSerde, ProgramSerde
 from topology.spec.row_versions import VersionedValues
 

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, cast
 import orjson
 
 from streamsrt.application import load_application
-from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.planned_application import configured
@@ -40,6 +39,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, DeserializationError, StateDirectoryLockedError, StateError
+from streamsrt.json_text import json_text
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import read_positions
 from streamsrt.state.kinds import StoredRow, cache_over, check_kind, functions_of, lay_out

@@ -37,6 +37,7 @@ from streamsrt.dead_letters.topic import (
     target_partitions,
 )
 from streamsrt.errors import ConfigError
+from streamsrt.json_text import json_text
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX
 from streamsrt.wording import counted
 from topology.graph.topology import Topology
@@ -239,7 +240,12 @@ def show(
         if as_json:
             print_rows([], [row], as_json=True)
             continue
-        print_fields(row)
+        print_fields({name: _line_of(value) if name in ("key", "value") else value for name, value in row.items()})
+
+
+def _line_of(value: object) -> object:
+    """What a serde has made of a key or a value, as JSON where it is not text."""
+    return value if value is None or isinstance(value, str) else json_text(value)
 
 
 def _row(letter: Letter, outcome: LetterOutcome | None, decode: _Application) -> dict[str, object]:

@@ -389,6 +389,8 @@ def test_values_are_shown_by_the_serdes_of_the_application(shop: Shop, tmp_path:
     shown = shop("dlq", "show", shop.letters, row["letter"], "--app", f"{program}:topology", "--json")
     assert shown.rows[0]["value"] == {"amount": "1?"}
     assert "amount" in shop("dlq", "show", shop.letters, row["letter"]).out
+    shown = shop("dlq", "show", shop.letters, row["letter"], "--app", f"{program}:topology")
+    assert 'value: {"amount":"1?"}' in shown.out.splitlines()
 
 
 def test_mistakes_are_named(shop: Shop) -> None:
