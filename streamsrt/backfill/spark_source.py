@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.sources import connected
 from streamsrt.backfill.state_reading import (
     Positions,
@@ -41,6 +40,7 @@ from streamsrt.backfill.state_reading import (
     row_schema,
 )
 from streamsrt.errors import ConfigError
+from streamsrt.json_text import json_text
 
 if TYPE_CHECKING:
     import pyarrow

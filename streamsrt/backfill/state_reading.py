@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, cast
 import orjson
 
 from streamsrt.application import load_application
-from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.planned_application import configured
@@ -40,6 +39,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, DeserializationError, StateDirectoryLockedError, StateError
+from streamsrt.json_text import json_text
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import read_positions
 from streamsrt.state.kinds import StoredRow, cache_over, check_kind, functions_of, lay_out
@@ -119,9 +119,11 @@ class StoreSource(Protocol):
 
 @dataclass(slots=True)
 class SkippedRows:
-    """Rows that could not be read. ``first``: partition and key's bytes of the first few."""
+    """Rows that could not be read. ``unfit``: those of them that do not fit into typed columns. ``first``: partition and
+    key's bytes of the first few."""
 
     count: int = 0
+    unfit: int = 0
     first: list[tuple[int, bytes]] = field(default_factory=list)
 
     def add(self, partition: int, key: bytes) -> None:
@@ -159,8 +161,8 @@ class StoreReading:
         check_kind(self.spec)
         self.is_global = self.subtopology in topology.global_subtopologies
         column = _typed_column if typed else _column
-        self.key_type, self._read_key = column(self.spec.key_serde)
-        self.value_type, self._read_value = column(self.spec.value_serde)
+        self.key_type, self._read_key = column(self.spec.key_serde, "key")
+        self.value_type, self._read_value = column(self.spec.value_serde, "value")
         self.row_format = RowFormat(
             _never, _never, timestamped=self.spec.timestamped and not (self.spec.plain_rows and not self.is_global)
         )
@@ -183,6 +185,11 @@ class StoreReading:
         for stored in functions.rows(self.spec, laid_out):
             try:
                 row = self._typed(stored, partition)
+            except _UnfitColumnError as error:
+                self._skip(partition, stored.key, f"is read by its serde, but does not fit into {error}", error)
+                if self.skipped is not None:
+                    self.skipped.unfit += 1
+                continue
             except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
                 self.skip(partition, stored.key, str(error), error)
                 continue
@@ -190,11 +197,14 @@ class StoreReading:
 
     def skip(self, partition: int, key: bytes, reason: str, cause: Exception | None = None) -> None:
         """Counts a row that can't be read. Raises DeserializationError where such rows are not skipped."""
+        what = f"is not what its serde reads: {reason}. Check that the application is the one that wrote it"
+        self._skip(partition, key, what, cause)
+
+    def _skip(self, partition: int, key: bytes, what: str, cause: Exception | None) -> None:
         if self.skipped is None:
             raise DeserializationError(
-                f"a row of store {self.spec.name}, partition {partition}, key 0x{key.hex()}, is not what its serde reads: "
-                f"{reason}. Check that the application is the one that wrote it; streamsrt state export, state inspect and "
-                "state diff leave such rows out with --skip-unreadable"
+                f"a row of store {self.spec.name}, partition {partition}, key 0x{key.hex()}, {what}; "
+                "streamsrt state export, state inspect and state diff leave such rows out with --skip-unreadable"
             ) from cause
         self.skipped.add(partition, key)
 
@@ -232,6 +242,26 @@ class _OfWindow(NamedTuple):
     end_ms: int
 
 
+class _UnfitColumnError(Exception):
+    """A value that its serde reads does not fit into a column: the message names it, and says why and what to do."""
+
+
+def _fitting(convert: Callable[[object], object], column: str) -> Callable[[object], object]:
+    """The conversion of a column with typed values."""
+    from streamsrt.backfill.column_types import UnfitValueError
+
+    def fitting(value: object) -> object:
+        try:
+            return convert(value)
+        except Exception as error:
+            name = ".".join((column, *(error.fields if isinstance(error, UnfitValueError) else ())))
+            raise _UnfitColumnError(
+                f"column {name}: {error}. Leave out the types (--typed; in Spark the option typed): it is JSON text then"
+            ) from error
+
+    return fitting
+
+
 def _never(_: object) -> NoReturn:
     raise AssertionError("rows are read as bytes")
 
@@ -251,31 +281,35 @@ def has_store(application: str, store: str) -> bool:
     return _with_store(load_application(application).topology, store) is not None
 
 
-def _typed_column(serde: ProgramSerde | None) -> tuple[ColumnKind | pyarrow.DataType, Callable[[bytes], object]]:
+def _typed_column(
+    serde: ProgramSerde | None, name: str
+) -> tuple[ColumnKind | pyarrow.DataType, Callable[[bytes], object]]:
     # Not before it is wanted: what has no types needs no Arrow.
     parquet()
     from streamsrt.backfill.column_types import column_type
 
     if isinstance(serde, TimeWindowedSerde | SessionWindowedSerde):
         inner, deserialize = column_type(serde.inner), serde.deserialize
+        convert = _fitting(inner.of, name)
 
         def read(raw: bytes) -> _OfWindow:
             found = deserialize(raw)
-            return _OfWindow(inner.of(found.key), found.start_ms, found.end_ms)
+            return _OfWindow(convert(found.key), found.start_ms, found.end_ms)
 
         return inner.type, read
     column = column_type(serde)
     if serde is None:
         return column.type, bytes
     plain: Callable[[bytes], object] = serde.deserialize
-    return column.type, lambda raw: column.of(plain(raw))
+    fitting = _fitting(column.of, name)
+    return column.type, lambda raw: fitting(plain(raw))
 
 
-def _column(serde: ProgramSerde | None) -> tuple[ColumnKind | pyarrow.DataType, Callable[[bytes], object]]:
-    name = "bytes" if serde is None else plain_name(serde)
-    if serde is None or name == "bytes":
+def _column(serde: ProgramSerde | None, _name: str) -> tuple[ColumnKind | pyarrow.DataType, Callable[[bytes], object]]:
+    kind = "bytes" if serde is None else plain_name(serde)
+    if serde is None or kind == "bytes":
         return "bytes", bytes if serde is None else serde.deserialize
-    if name == "string":
+    if kind == "string":
         return "text", serde.deserialize
     deserialize = serde.deserialize
 

@@ -19,7 +19,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.parquet_files import opened, parquet
 from streamsrt.backfill.state_reading import (
     COLUMNS,
@@ -33,6 +32,7 @@ from streamsrt.backfill.state_reading import (
     row_schema,
 )
 from streamsrt.errors import ConfigError
+from streamsrt.json_text import json_text
 from streamsrt.state.kinds import own_keys_of
 from streamsrt.state.rocksdb_files import RocksDBFiles
 from streamsrt.state.store_format import StoreFormat, read_format

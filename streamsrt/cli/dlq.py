@@ -28,8 +28,16 @@ from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.decoding import Decode, as_text, decoders, reaches, second_time, shown
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, Position
 from streamsrt.dead_letters.placement import PlacedBy, why_not_placed
-from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, PlacesByTopic, Replay, connected
+from streamsrt.dead_letters.topic import (
+    DeadLetterTopic,
+    PendingLetter,
+    PlacesByTopic,
+    Replay,
+    connected,
+    target_partitions,
+)
 from streamsrt.errors import ConfigError
+from streamsrt.json_text import json_text
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX
 from streamsrt.wording import counted
 from topology.graph.topology import Topology
@@ -232,7 +240,12 @@ def show(
         if as_json:
             print_rows([], [row], as_json=True)
             continue
-        print_fields(row)
+        print_fields({name: _line_of(value) if name in ("key", "value") else value for name, value in row.items()})
+
+
+def _line_of(value: object) -> object:
+    """What a serde has made of a key or a value, as JSON where it is not text."""
+    return value if value is None or isinstance(value, str) else json_text(value)
 
 
 def _row(letter: Letter, outcome: LetterOutcome | None, decode: _Application) -> dict[str, object]:
@@ -309,12 +322,14 @@ def replay(
             raise ConfigError(f"the replay is not exact, and nothing is changed: {'; '.join(again)}")
         for text in again:
             note(text)
+        targets = [to] if to else list(plan.targets)
         if not execute:
+            target_partitions(network, targets)
             note("nothing is changed: use --execute to do it")
             return
         with explained_if_fenced(topic):
             done = _carry_out(
-                Replay(letters, [to] if to else plan.targets, to=to, placement=placement or PlacedBy.ORIGIN),
+                Replay(letters, targets, to=to, placement=placement or PlacedBy.ORIGIN),
                 plan,
                 rate,
             )

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import orjson
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streamsrt.json_text import json_text
 from streamsrt.wording import printable
 
 _WIDE = 10_000
@@ -54,11 +54,7 @@ def print_fields(row: Mapping[str, object]) -> None:
 
 def print_json(value: object) -> None:
     """One JSON document on a line. What a terminal would obey is escaped, which is the same JSON."""
-    try:
-        text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    except orjson.JSONEncodeError:
-        # Integers of more than 64 bits, and halves of surrogate pairs, which rows of a program may have.
-        text = json.dumps(value, default=str, separators=(",", ":"))
+    text = json_text(value)
     shown = text if text.isprintable() else "".join(map(_in_json, text))
     sys.stdout.write(shown + "\n")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import math
 import os
 import sys
 import time
@@ -420,7 +419,4 @@ def _plain(value: object, null_literal: str) -> str:
 
 
 def _in_json(value: object) -> object:
-    if isinstance(value, JsonText):
-        return orjson.Fragment(value.encode())
-    # JSON has no such numbers.
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return orjson.Fragment(value.encode()) if isinstance(value, JsonText) else value

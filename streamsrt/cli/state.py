@@ -202,7 +202,8 @@ def _say_skipped(skipped: SkippedRows | None, where: str = "") -> bool:
         return False
     listed = ", ".join(f"0x{key.hex()} of partition {partition}" for partition, key in skipped.first)
     more = ", ..." if skipped.count > len(skipped.first) else ""
-    note(f"{where}skipped {counted(skipped.count, 'row')} that the serdes can't read: key {listed}{more}")
+    unfit = ", or that do not fit into their columns" if skipped.unfit else ""
+    note(f"{where}skipped {counted(skipped.count, 'row')} that the serdes can't read{unfit}: key {listed}{more}")
     return True
 
 

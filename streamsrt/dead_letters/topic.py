@@ -168,6 +168,18 @@ class PlacesByTopic(dict[str, PlacesOfKeys]):
         self[origin.topic].add(letter.key, origin.partition)
 
 
+def target_partitions(network: NetworkThread, targets: Iterable[str]) -> dict[str, int]:
+    """How many partitions each of the topics has that records are replayed to. Raises MissingTopicError."""
+    wanted = sorted(set(targets))
+    found = network.admin.partitions_for(wanted)
+    if missing := [topic for topic in wanted if topic not in found]:
+        raise MissingTopicError(
+            f"no such topic: {', '.join(missing)}, to which dead letters are replayed. Create it, "
+            "or replay with --to TOPIC"
+        )
+    return found
+
+
 class Replay:
     """Writes records back and marks their letters, a transaction at a time.
 
@@ -187,13 +199,7 @@ class Replay:
         self._source = source
         self._to = to
         self._by_origin = to is None and placement is PlacedBy.ORIGIN
-        wanted = sorted({source.topic, *targets})
-        self._partitions = source.network.admin.partitions_for(wanted)
-        if missing := [topic for topic in wanted if topic not in self._partitions]:
-            raise MissingTopicError(
-                f"no such topic: {', '.join(missing)}, to which dead letters are replayed. Create it, "
-                "or replay with --to TOPIC"
-            )
+        self._partitions = target_partitions(source.network, {source.topic, *targets})
         self._collector = RecordCollector(
             source.network.producer.send, self._partitions.__getitem__, transactional=True
         )

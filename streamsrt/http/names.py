@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamsrt.http.text import to_json
+from streamsrt.json_text import to_json
 
 _LOOPBACK_NAME: Final = "localhost"
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from streamsrt.errors import StreamsError
-from streamsrt.http.text import to_json
+from streamsrt.json_text import to_json
 from streamsrt.queries.values import Position
 
 PIECE_ROWS = 1_024

@@ -34,7 +34,7 @@ from streamsrt.http.instance import Instance
 from streamsrt.http.names import OwnNamesOnly, host_of, is_loopback
 from streamsrt.http.pages import Page
 from streamsrt.http.questions import SHOWN_MAX, Question, parameters
-from streamsrt.http.text import to_json
+from streamsrt.json_text import to_json
 from streamsrt.runtime.metrics import prometheus_text
 from streamsrt.wording import host_and_port
 from topology.graph.outline import chosen_sinks, global_tables, outline

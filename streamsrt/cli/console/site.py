@@ -31,7 +31,7 @@ from streamsrt.errors import BrokerError, ConfigError, MissingTopicError, Stream
 from streamsrt.http import key_path
 from streamsrt.http.forwarding import InstanceUnreachableError
 from streamsrt.http.names import called_by, is_loopback
-from streamsrt.http.text import to_json
+from streamsrt.json_text import to_json
 
 _AT_ONCE = 4
 _LARGEST_CHANGE_BYTES = 64 << 10

@@ -12,9 +12,10 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from google.protobuf import type_pb2
 from pydantic import BaseModel
 
-from streamsrt.backfill.column_types import TIME, column_type, ms_of_time, time_of_ms
+from streamsrt.backfill.column_types import TIME, UnfitValueError, column_type, ms_of_time, time_of_ms
 from streamsrt.schema_registry import SchemaRegistry
 from topology import serdes
 from topology.spec.codecs import ProgramSerde
@@ -214,8 +215,20 @@ def test_times_that_no_calendar_has_are_null() -> None:
     assert ms_of_time(None) is None
 
 
-def test_an_integer_of_a_model_that_no_column_has_room_for_is_an_error_of_its_row() -> None:
+def test_an_integer_of_a_model_that_no_column_has_room_for_is_an_error_that_says_where() -> None:
     column = column_type(serdes.json(Item))
     assert column.of(Item(sku="a", count=-(2**63))) == {"sku": "a", "count": -(2**63)}
-    with pytest.raises(ValueError, match=r"the integer 9223372036854775808 has more than 64 bits"):
+    with pytest.raises(UnfitValueError, match=r"the integer 9223372036854775808 does not fit into a column") as caught:
         column.of(Item(sku="a", count=2**63))
+    assert caught.value.fields == ("count",)
+    nested = column_type(serdes.json(dict[str, list[Item]]))
+    with pytest.raises(UnfitValueError) as caught:
+        nested.of({"a": [Item(sku="a", count=2**63)]})
+    assert caught.value.fields == ("count",)
+
+
+def test_messages_of_protobuf_are_json_by_their_own_mapping() -> None:
+    serde = SchemaRegistry("http://localhost").protobuf("p", type_pb2.Option, "")
+    column = column_type(serde)
+    assert column.type == pa.string()
+    assert column.of(type_pb2.Option(name="n")) == '{"name":"n"}'

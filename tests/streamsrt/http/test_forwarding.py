@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamsrt.http.forwarding import InstanceUnreachableError, fetch
-from streamsrt.http.text import to_json
+from streamsrt.json_text import to_json
 from streamsrt.queries.values import HostInfo
 
 

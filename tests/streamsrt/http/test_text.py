@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from streamsrt.errors import UserError
-from streamsrt.http.text import key_of, row_json, to_json
+from streamsrt.http.text import key_of, row_json
+from streamsrt.json_text import to_json
 from topology import serdes
 from topology.graph.nodes import StoreSpec
 from topology.spec.stores import ValueAndTimestamp
