@@ -60,25 +60,24 @@ class Departure(NamedTuple):
     value: bytes
 
 
-MONTHS = ("1", "2", "3")
-"""From these the first departures are: 80,789."""
+MONTHS, YEAR = 3, 12
+"""The first three months have 80,789 departures, which is what nearly all ask for."""
 
 
 def departures(limit: int) -> list[Departure]:
     """The first departures of 2013, by day, in the order of the file within a day."""
-    found = _departures()
-    assert limit <= len(found)
-    return list(found[:limit])
+    found = _departures(MONTHS)
+    return list((found if limit <= len(found) else _departures(YEAR))[:limit])
 
 
 @cache
-def _departures() -> tuple[Departure, ...]:
-    """Read once, and no more than is asked for: the year has a third of a million of them, which takes seconds."""
+def _departures(months: int) -> tuple[Departure, ...]:
+    """Read once, and not many more than are asked for: the year has a third of a million of them, which takes seconds."""
     with zipfile.ZipFile(_data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         lines = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         names = next(lines)
         month, day = names.index("month"), names.index("day")
-        rows = [row for row in lines if row[month] in MONTHS]
+        rows = [row for row in lines if int(row[month]) <= months]
     rows.sort(key=lambda row: (int(row[month]), int(row[day])))
     return tuple(_departure(dict(zip(names, row, strict=True))) for row in rows)
 
