@@ -27,8 +27,7 @@ from topology.graph.internal_topics import (
     repartition_topic,
 )
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
-from topology.graph.operations.basic import StreamTableJoin
-from topology.graph.operations.joins import AsofJoin, StreamGlobalTableJoin, StreamStreamJoin, StreamTableGraceJoin
+from topology.graph.operations.sides import joins_null_keys
 from topology.graph.operations.traits import ResultsPerRecord, traits_of
 from topology.graph.origins import function_code
 from topology.graph.topology import Topology
@@ -327,15 +326,8 @@ PASSES: tuple[Callable[[UnfinishedTopology], UnfinishedTopology], ...] = (
 
 def _joins_null_keys(step: Step) -> bool:
     if isinstance(step, StreamJoinStep):
-        return any(
-            isinstance(operation, StreamStreamJoin) and operation.emits_unmatched
-            for operation in (step.this_operation, step.other_operation)
-        )
-    return (
-        isinstance(step, OperatorStep)
-        and isinstance(step.operation, AsofJoin | StreamGlobalTableJoin | StreamTableGraceJoin | StreamTableJoin)
-        and step.operation.left
-    )
+        return joins_null_keys(step.this_operation) or joins_null_keys(step.other_operation)
+    return isinstance(step, OperatorStep) and joins_null_keys(step.operation)
 
 
 def _check_read_alike(main: SourceStep, other: SourceStep) -> None:

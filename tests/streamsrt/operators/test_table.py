@@ -14,7 +14,7 @@ from streamsrt.operators.key_slices import KeySlices
 from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS, Operator, StoreKeys
 from topology.graph import operations
 from topology.graph.operations import traits
-from topology.graph.operations.sides import JOIN_SIDES, SideOfJoin, SideTopics
+from topology.graph.operations.sides import JOIN_SIDES, UNMATCHED, SideOfJoin, SideTopics
 
 KINDS = frozenset(get_args(operations.Operation))
 NAMES = frozenset(kind.__name__ for kind in KINDS)
@@ -108,6 +108,14 @@ def test_every_join_says_what_it_keeps_of_which_side() -> None:
     assert set(JOIN_SIDES) == set(get_args(operations.JoinOperation)) | {operations.StreamTableJoin}
     assert {kind for kind in KINDS if "joiner" in kind.__dataclass_fields__} - LOOK_UP <= set(JOIN_SIDES)
     assert not SideOfJoin._field_defaults
+
+
+def test_every_join_of_a_stream_says_whether_its_records_need_a_match() -> None:
+    assert all(field in kind.__dataclass_fields__ for kind, field in UNMATCHED.items())
+    having = {kind for kind in JOIN_SIDES if {"left", "emits_unmatched"} & set(kind.__dataclass_fields__)}
+    assert {kind.__name__ for kind in having - set(UNMATCHED)} == {"SubscriptionSend", "ResponseJoin"}, (
+        "those of tables"
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(JOIN_SIDES, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)

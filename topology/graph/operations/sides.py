@@ -62,6 +62,25 @@ JOIN_SIDES: Mapping[type, SideOfJoin | None] = MappingProxyType(
 )
 
 
+UNMATCHED: Mapping[type, str] = MappingProxyType(
+    {
+        basic.StreamTableJoin: "left",
+        joins.StreamTableGraceJoin: "left",
+        joins.StreamGlobalTableJoin: "left",
+        joins.StreamStreamJoin: "emits_unmatched",
+        joins.AsofJoin: "left",
+    }
+)
+"""The joins of a stream whose results may have records of it without a match, so those without a key, too: the field that
+says whether they do."""
+
+
+def joins_null_keys(operation: object) -> bool:
+    """Whether records of a stream without a key are results of this join, or lead to some."""
+    field = UNMATCHED.get(type(operation))
+    return field is not None and bool(getattr(operation, field))
+
+
 def join_side(operation: object) -> SideOfJoin | None:
     """The row of an operation; None: it is not a step of one side of a join."""
     return JOIN_SIDES.get(type(operation))
