@@ -75,8 +75,6 @@ _LEADER_EPOCH_AT = 12
 _LAST_OFFSET_DELTA_AT = 23
 _OVERHEAD_BYTES = 12
 _NOTHING = memoryview(b"")
-
-
 _UNKNOWN_EPOCH = -1
 
 
@@ -536,9 +534,18 @@ class Fetcher:
             ErrorCode.OFFSET_OUT_OF_RANGE,
         )
         error.diverged_at = diverged_at
+        return self._append_error(partition, generation, position, data, error)
+
+    def _append_error(
+        self,
+        partition: _Partition,
+        generation: int,
+        position: int,
+        data: types.FetchResponse.PartitionData,
+        error: FetchError,
+    ) -> bool:
         item = Fetched(
-            topic,
-            number,
+            *partition.tp,
             _NOTHING,
             position,
             position,
@@ -593,18 +600,4 @@ class Fetcher:
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 text += " " + missing_acl("READ", "topic", [topic], self._cluster.config.security.principal)
             error = FetchError(text, code)
-        return self._append(
-            partition,
-            generation,
-            Fetched(
-                topic,
-                number,
-                _NOTHING,
-                position,
-                position,
-                data.high_watermark,
-                data.last_stable_offset,
-                data.log_start_offset,
-                error=error,
-            ),
-        )
+        return self._append_error(partition, generation, position, data, error)

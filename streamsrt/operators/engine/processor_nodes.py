@@ -275,10 +275,9 @@ class PathBuilder:
         return change
 
     def log(self, store: str) -> OnChange[Any] | None:  # of the changes that a cache of that kind makes
-        if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
-            return None
         row_log, spec = self.row_log(store), self.plan.specs[store]
-        assert row_log is not None
+        if row_log is None:
+            return None
         log = functions_of(spec).log(row_log.log_row)
         if store_traits(spec).limit is Limit.COUNT:
             cache_of(LruCache, self.env.caches, store).on_drop = lambda dropped: log(dropped, None)
