@@ -124,7 +124,7 @@ def _decoded(view: memoryview, header: BatchHeader, headers: bool, lazily: bool 
             keys, values, times = small
             return _timed_columns(keys, values, times, header, _bounds(times))
     if header.records_count == 1:
-        # Nearly as quick here, and instances with few records do without aiokafka, which tells what is wrong with a broken one.
+        # Nearly as quick here, and instances with few records do without aiokafka. It tells what is wrong with a broken one.
         with suppress(DecodeError):
             return _single_columns(view, header, headers)
     if has_long_record(records, LONG_RECORD_BYTES):
