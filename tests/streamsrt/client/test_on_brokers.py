@@ -48,6 +48,7 @@ from tests.fixtures_brokers import BundledBroker, require_kafka
 from tests.kafka_server import KafkaServer
 from tests.streamsrt.client.batches import batch, collect
 from tests.streamsrt.client.conftest import Connect
+from tests.system.processes import wait_until
 
 Heartbeat = types.StreamsGroupHeartbeatRequest
 
@@ -388,6 +389,7 @@ def test_records_that_were_read_and_are_lost_are_noticed_though_others_have_thei
     try:
         network = connect(broker.bootstrap_servers)
         create(network, "t", 1, **{"retention.ms": "-1"})
+        wait_until(lambda: any(tmp_path.rglob("t-0/*.log")), "the broker has made the log")
         sizes, (log,) = [], tmp_path.rglob("t-0/*.log")
         network.fetcher.add_partitions({("t", 0): 0})
         for first in (0, 10):

@@ -739,7 +739,7 @@ def test_who_has_written_no_later_value_goes_back_with_its_state(
     back = scene.start("b", "plain", int(done.out.partition("topology.epoch=")[2].split()[0]))
     scene.write()
     scene.wait_done()
-    assert back.state is State.RUNNING
+    wait_until(lambda: back.state is State.RUNNING, "it runs")
     assert not [each for each in caplog.messages if "the files are deleted" in each]
 
 

@@ -213,7 +213,10 @@ def test_a_transaction_whose_offsets_the_group_refused_counts_twice() -> None:
 def test_tasks_that_were_lost_and_are_not_closed_are_found_out() -> None:
     with broken(StreamThread, "_close_as_they_are", lambda self, **_: None):
         failure = found_out(range(40), exactly_once=False, faults=Faults(given_up=4, varied=False))
-    assert "owned twice" in failure.what or "which the coordinator has taken back" in failure.what
+    # Who goes on with a task that another member has had commits positions of that one, without its results.
+    assert any(
+        found in failure.what for found in ("owned twice", "which the coordinator has taken back", "expected at least")
+    )
 
 
 def test_without_fencing_what_a_member_did_that_was_given_up_counts_twice() -> None:
