@@ -36,7 +36,14 @@ from streamsrt.errors import (
     StreamsError,
 )
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
-from streamsrt.operators.engine.contexts import RunPosition, context_at, context_of, flushed_context, places_of
+from streamsrt.operators.engine.contexts import (
+    RunPosition,
+    context_at,
+    context_of,
+    flushed_context,
+    place_in,
+    places_of,
+)
 from streamsrt.operators.engine.emitter import Generated
 from streamsrt.operators.engine.environment import (
     Environment,
@@ -323,17 +330,16 @@ class Runner:
 
     def current(self) -> RecordMetadata | None:
         """The record that is being processed; None where that is not known. Any thread may ask, while a run is on."""
-        if self.env.metadata is not None:
-            topic, partition, offset, *_ = self.env.metadata
+        # Read once: while another thread asks, the one that processes goes on.
+        metadata, at = self.env.metadata, self._at
+        if metadata is not None:
+            topic, partition, offset, *_ = metadata
             return RecordMetadata(topic, partition, offset)
-        return self._origin() if self._at[1].keys else None
+        return place_in(*at) if at[1].keys else None
 
     def _origin(self) -> RecordMetadata:
         """Of the record that a generated function has come to."""
-        partitions, columns, keys = self._at
-        index = len(columns.keys) - length_hint(keys) - 1
-        topic, partition = partitions[columns.origins[index] if isinstance(columns, MergedColumns) else 0]
-        return RecordMetadata(topic, partition, columns.offset_at(index))
+        return place_in(*self._at)
 
     def _function(self, name: str, *, flush: bool) -> Generated | None:
         key = (name, flush, self._headers)

@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 EXIT_STUCK = 70
 """A worker ends itself with this when a record has kept it for longer than ``max.poll.interval.ms``."""
+EXIT_MUTE = 71
+"""A worker ends itself with this when it can neither report nor take commands."""
+_ENDINGS = {EXIT_STUCK: "was stuck at a record for too long", EXIT_MUTE: "neither reported nor took commands"}
 
 _PR_SET_PDEATHSIG = 1
 _WAIT_S = 0.2
@@ -377,7 +380,7 @@ def ending(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
     code = os.WEXITSTATUS(status)
-    return "was stuck at a record for too long" if code == EXIT_STUCK else f"ended with exit code {code}"
+    return _ENDINGS.get(code, f"ended with exit code {code}")
 
 
 def fork() -> int:

@@ -15,7 +15,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
 from streamsrt.runtime.loop.thread import StreamThread
-from streamsrt.runtime.supervisor import EXIT_STUCK, Failure, Report, SetPaused, ShutDown, Stop
+from streamsrt.runtime.supervisor import EXIT_MUTE, EXIT_STUCK, Failure, Report, SetPaused, ShutDown, Stop
 from streamsrt.runtime.values import Progress, State
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def run_worker(streams: Instance, control: Connection, *, stop_when_quiet: bool)
                 streams.stop()
                 return
 
-    talker = threading.Thread(target=talk, name="streamsrt-control", daemon=True)
+    talker = threading.Thread(target=_or_end, args=(talk,), name="streamsrt-control", daemon=True)
     talker.start()
     try:
         streams.run_thread(is_over)
@@ -130,6 +130,15 @@ def _take_commands(streams: Instance, control: Connection) -> bool:
     return True
 
 
-def _end_at_once(what: str) -> None:
+def _or_end(talk: Callable[[], None]) -> None:
+    try:
+        talk()
+    except Exception:
+        # A worker that takes no commands can't be stopped, and nobody sees what it does.
+        logger.critical("the thread that talks to the supervisor has failed", exc_info=True)
+        _end_at_once("it neither reports nor takes commands any more", EXIT_MUTE)
+
+
+def _end_at_once(what: str, code: int = EXIT_STUCK) -> None:
     logger.critical("this process ends and is replaced: %s", what)
-    os._exit(EXIT_STUCK)
+    os._exit(code)

@@ -54,6 +54,15 @@ class RunPosition:
         return columns.keys[index], columns.values[index], headers, columns.timestamps[index]
 
 
+def place_in(
+    partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns, keys: Iterator[object]
+) -> RecordMetadata:
+    """Where the record was read that a generated function has come to. ``keys``: those behind it. See :func:`places_of`."""
+    index = len(columns.keys) - length_hint(keys) - 1
+    topic, partition = partitions[columns.origins[index] if isinstance(columns, MergedColumns) else 0]
+    return RecordMetadata(topic, partition, columns.offset_at(index))
+
+
 def places_of(
     partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns
 ) -> tuple[Sequence[tuple[str, int]], Sequence[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -27,7 +29,7 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.supervisor import Failure, Report, SetPaused, ShutDown, Stop, StreamThreadFailedError
 from streamsrt.runtime.values import Progress, State, TaskProgress
-from streamsrt.runtime.worker import worker_config
+from streamsrt.runtime.worker import run_worker, worker_config
 from streamsrt.state.rocksdb import RocksDBStore
 
 pytestmark = pytest.mark.system
@@ -181,6 +183,45 @@ def test_a_killed_worker_is_replaced(make: Callable[..., StreamProcesses]) -> No
     assert after["a_1"] == before["a_1"]
     assert after["a_2"] != before["a_2"]
     assert processes.summary.failed == 1
+
+
+class Unreported:
+    """An instance that can tell once how far it is."""
+
+    state, was_shut_down = State.RUNNING, False
+    on_stuck: Callable[[str], None] | None = None
+
+    def __init__(self, index: int) -> None:
+        self.progresses = iter([report(index).progress])
+        self.stopped = threading.Event()
+
+    @property
+    def progress(self) -> Progress:
+        return next(self.progresses)
+
+    def run_thread(self, is_over: Callable[[Any], bool]) -> None:
+        self.stopped.wait()
+
+    def stop(self, membership: GroupMembershipOperation | None = None) -> None:
+        self.stopped.set()
+
+    pause = resume = stop
+
+
+def test_a_worker_that_can_not_report_any_more_is_replaced(
+    make: Callable[..., StreamProcesses], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def work(index: int, control: Connection) -> None:
+        logging.basicConfig(force=True)
+        run_worker(Unreported(index), control, stop_when_quiet=False)
+
+    processes = make(work, 1)
+    wait_until(lambda: processes.summary.failed > 0, "it has ended")
+    processes.stop(DEFAULT)
+    assert processes.join(PATIENCE_S)
+    said = capfd.readouterr().err
+    assert "StopIteration" in said
+    assert "this process ends and is replaced: it neither reports nor takes commands any more" in said
 
 
 def test_of_a_killed_supervisor_is_said_by_what_and_what_is_next(make: Callable[..., StreamProcesses]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from streamsrt.errors import ProcessingError
 from streamsrt.operators.engine.environment import ErrorContext
 from streamsrt.operators.engine.handlers import ExceptionHandlers, HandlerResponse, log_and_continue
+from streamsrt.operators.runner import Runner
 from streamsrt.tasks.task import Task
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import (
@@ -29,6 +31,7 @@ from tests.streamsrt.operators.programs import (
 )
 from topology import (
     JoinWindows,
+    Processor,
     ProcessorContext,
     PunctuationType,
     Record,
@@ -369,6 +372,39 @@ def test_what_is_under_way_is_told_while_records_come_together(generate: bool) -
         f"{topic}-0 offset {at} (of a batch of 100 to 101)" for at in (100, 101) for topic in ("in", "t")
     ]
     assert task.processing == ""
+
+
+@pytest.mark.parametrize("lines", range(1, 6))
+def test_what_is_under_way_may_be_asked_while_it_ends(lines: int) -> None:
+    """Another thread asks, and the record is done after it has come to some line."""
+    seen: list[str] = []
+
+    class Asking(Processor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            env, left = task._runner.env, lines
+            metadata = env.metadata
+
+            def trace(frame: Any, event: str, _argument: object) -> Any:
+                nonlocal left
+                if frame.f_code is Runner.current.__code__:
+                    left -= event == "line"
+                    env.metadata = metadata if left >= 0 else None
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                seen.append(task.processing)
+            finally:
+                sys.settrace(before)
+                env.metadata = metadata
+
+    builder = StreamsBuilder()
+    builder.stream("in", **TEXT).process(Asking)
+    task = new_task(builder.build(), Written())
+    task.add_batch("in", 0, columns_of([Piped("in", "k", "v", 1, ())], 100))
+    task.process(1000, 0)
+    assert [each[:11] for each in seen] == ["in-0 offset"]
 
 
 def both_written() -> Topology:
