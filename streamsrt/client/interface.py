@@ -96,7 +96,7 @@ class Producing(Protocol):
 
     def give_up_after(self, timeout_s: float) -> None:
         """From now on, no ``flush`` waits longer than that, not even one that waits already: the application ends. May be
-        called by any thread and by a signal handler; the earliest end counts."""
+        called by any thread and by a signal handler, and again, when it is no longer the cluster that takes the time."""
 
 
 class Transacting(Protocol):
@@ -142,7 +142,7 @@ class Transacting(Protocol):
         """
 
     def give_up_after(self, timeout_s: float) -> None:
-        """From now on, no ``commit`` waits longer than that: see :meth:`Producing.give_up_after`."""
+        """From now on, neither ``commit`` nor ``initialize`` waits longer than that: see :meth:`Producing.give_up_after`."""
 
     def abort(self, timeout_s: float) -> None:
         """Aborts what was sent since the last commit. Unlike :meth:`initialize` this never fences another producer.

@@ -211,7 +211,7 @@ class Producer:
                 self._error = self._failure = None
 
     def give_up_after(self, timeout_s: float) -> None:
-        self._give_up_at = min(self._give_up_at, self._loop.time() + timeout_s)
+        self._give_up_at = self._loop.time() + timeout_s
 
     def _check_transactional(self, batch: bytes | bytearray | memoryview) -> None:
         if self._producer_id < 0:

@@ -35,6 +35,8 @@ class Submit(Protocol):
 
 ANSWER_SLACK_S = 5.0
 """How much longer than its timeout a blocking call waits for the network thread to report the timeout."""
+_LOOK_S = 0.5
+"""How often a call that waits looks whether it is to be given up."""
 
 
 class Transactions:
@@ -69,6 +71,9 @@ class Transactions:
 
     def initialize(self, timeout_s: float) -> None:
         self._ready = False
+        timeout_s = min(timeout_s, self._give_up_at - self._loop.time())
+        if timeout_s <= 0:
+            raise TransactionLostError("The application ends, and has waited for the cluster long enough.")
         self._wait(self._initialize(timeout_s), timeout_s)
         self._ready = True
 
@@ -105,7 +110,7 @@ class Transactions:
         return ends
 
     def give_up_after(self, timeout_s: float) -> None:
-        self._give_up_at = min(self._give_up_at, self._loop.time() + timeout_s)
+        self._give_up_at = self._loop.time() + timeout_s
         self._producer.give_up_after(timeout_s)
 
     def abort(self, timeout_s: float) -> None:
@@ -128,13 +133,18 @@ class Transactions:
         return self._result(self._submit(coroutine), self._loop.time() + timeout_s)
 
     def _result(self, future: Future[T], deadline: float) -> T:
-        try:
-            return self._blocking.result(future, max(0.0, deadline - self._loop.time()) + ANSWER_SLACK_S)
-        except CancelledError as error:
-            raise CallAbandonedError("no answer: the connection to the cluster was closed meanwhile") from error
-        except TimeoutError as error:
-            future.cancel()
-            raise TransactionLostError("The network thread did not answer in time.") from error
+        while True:
+            # Looked at again and again: the application may be asked to end meanwhile.
+            end = min(max(deadline, self._loop.time()) + ANSWER_SLACK_S, self._give_up_at)
+            left_s = max(0.0, end - self._loop.time())
+            try:
+                return self._blocking.result(future, min(left_s, _LOOK_S))
+            except CancelledError as error:
+                raise CallAbandonedError("no answer: the connection to the cluster was closed meanwhile") from error
+            except TimeoutError as error:
+                if left_s <= _LOOK_S or future.done():
+                    future.cancel()
+                    raise TransactionLostError("The cluster did not answer in time.") from error
 
     # --------------------------------------------------------------------------------------------------- on the loop
 

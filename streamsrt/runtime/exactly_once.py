@@ -83,6 +83,8 @@ class ExactlyOnceCommitter:
         self._member = member
         self._timeout_s = timeout_s
         self._retry_at_ms = 0
+        self._told = ""
+        """The last reason why the transactional id can't be initialized: each is logged once."""
         self._may_have_begun = False
         """Whether tasks may have work in the transaction: if it fails, they must restart before there is another one."""
         self.commits = 0
@@ -112,8 +114,11 @@ class ExactlyOnceCommitter:
         try:
             self._transactions.initialize(INITIALIZE_TIMEOUT_S)
         except TransactionLostError as error:
-            logger.warning("the transactional id can't be initialized yet, trying again: %s", error)
+            if str(error) != self._told:
+                logger.warning("the transactional id can't be initialized yet, trying again: %s", error)
+            self._told = str(error)
             return False
+        self._told = ""
         return True
 
     # --------------------------------------------------------------------------------------------------------- commit

@@ -3,8 +3,12 @@ table: :mod:`streamsrt.tasks.error_policy`."""
 
 from __future__ import annotations
 
+from typing import Self
+
 from streamsrt.errors import BrokerError, RecordError, StreamsError
 from streamsrt.tasks.error_policy import ErrorAction, action_for
+
+REPEATED = "is processed again, by other instances or at the next start"
 
 
 class NotCommittedError(BrokerError):
@@ -12,10 +16,12 @@ class NotCommittedError(BrokerError):
     processed again, by other instances or at the next start. With at least once, results may be written twice."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(
-            f"stopped without a last commit: {why} What was processed since the commit before is processed again, by other "
-            "instances or at the next start"
-        )
+        self._why = why
+        why = why if why.endswith(".") else f"{why}."
+        super().__init__(f"stopped without a last commit: {why} What was processed since the commit before {REPEATED}")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        return type(self), (self._why,)
 
 
 def commits_at_the_end(error: StreamsError, *, is_atomic: bool) -> bool:

@@ -78,7 +78,8 @@ class Failure(NamedTuple):
     def of(cls, error: BaseException) -> Failure:
         try:
             pickled = pickle.dumps(error)
-            pickle.loads(pickled)
+            if str(pickle.loads(pickled)) != str(error):
+                pickled = b""
         except Exception:  # noqa: BLE001  # whatever an error of the application's can't do: its text is enough
             pickled = b""
         exit_code = error.exit_code if isinstance(error, StreamsError) else 1

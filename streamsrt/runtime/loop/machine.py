@@ -102,6 +102,8 @@ RECORDS_PER_TASK_AND_ITERATION = 20_000
 FIRST_RECORDS_PER_TASK_AND_ITERATION = 64
 """Where iterations are limited in time, until it is known how long a record takes. Doubled by each short iteration."""
 LEAVE_TIMEOUT_MS = 15_000
+UNHEARD_TIMEOUT_MS = 3_000
+"""How long a member tries to leave if the cluster has not even taken its last commit."""
 DRAIN_CHECK_INTERVAL_MS = 100
 NO_TASKS_MS = 15_000
 """How long a member without tasks is taken for one that will get some: at the start of a group tasks come late."""
@@ -349,10 +351,10 @@ def _on_group_event(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
             return state._replace(wanted=None), (CloseLostTasks(reason), ShowState(State.REBALANCING))
         case ReleaseTasks():
             return state, (ReleaseAll(),)
-        case Released():
+        case Released(is_given_up):
             # The member leaves only now, however long the last commit took.
-            leaving = state.life is Life.LEAVING
-            return _set(state, Deadline.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS) if leaving else state, ()
+            leaving, timeout_ms = state.life is Life.LEAVING, UNHEARD_TIMEOUT_MS if is_given_up else LEAVE_TIMEOUT_MS
+            return _set(state, Deadline.LEAVE_TIMEOUT, now_ms + timeout_ms) if leaving else state, ()
         case EpochChanged():
             return state, (RecheckSources(),)
         case EndpointsChanged(partitions):

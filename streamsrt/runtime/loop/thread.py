@@ -36,7 +36,7 @@ from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShut
 from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
-from streamsrt.runtime.failures import NotCommittedError, commits_at_the_end
+from streamsrt.runtime.failures import REPEATED, NotCommittedError, commits_at_the_end
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.loop.commit_parts import CommitTurns
@@ -183,9 +183,10 @@ class StreamThread:
         A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop
         checks the flag anyway, after ``poll.ms`` at the latest.
         """
+        if not self._stop_requested:
+            self._committer.give_up_after(STOP_TIMEOUT_S)
         self._stop_requested = True
         self._last_calls.limit()
-        self._committer.give_up_after(STOP_TIMEOUT_S)
         if wake:
             self._network.wake()
 
@@ -235,7 +236,9 @@ class StreamThread:
             if self._state.life is Life.RUNNING:
                 # The tasks are closed from here on: this snapshot says what they leave.
                 self._publish()
-                self._committer.give_up_after(STOP_TIMEOUT_S)
+                if self._undone is None:
+                    # Whatever took the time since it was asked to stop, such as a slow record: it was not the cluster.
+                    self._committer.give_up_after(STOP_TIMEOUT_S)
             for owned in self._manager.running():
                 self._leave_queued_calls(owned)
             self._handle(StopRequested(self.leaving))
@@ -343,7 +346,7 @@ class StreamThread:
         if self._manager.open_waiting(self._iteration_ms):
             self._member.send(ReportOwned(self._manager.open_tasks()))
         try:
-            may_start = self._committer.prepare_start(self._iteration_ms)
+            may_start = self._undone is None and self._committer.prepare_start(self._iteration_ms)
         except StreamsError as error:
             self._handle_error(error, alone=False)
             may_start = False
@@ -389,30 +392,35 @@ class StreamThread:
     def _handle_error(self, error: StreamsError, *, alone: bool) -> None:
         match action_for(error):
             case ErrorAction.START_OVER:
-                self._start_over(error)
+                (self._give_up if self._is_stopping() else self._start_over)(error)
             case ErrorAction.RESTORE:
                 self._recover(error, alone=alone)
             case _:
                 raise error
 
     def _start_over(self, error: StreamsError) -> None:
-        if isinstance(error, CallsGivenUpError):
-            # A stop as it is meant to be: nothing has failed.
-            logger.warning(
-                "%s. What was processed since the last commit is processed again, by other instances or at the next start",
-                error,
-            )
-            why = str(error)
-        else:
-            if self._is_stopping():
-                self._undone = NotCommittedError(f"results could not be written: {error}")
-            logger.warning("results could not be written; the tasks restart from the last commit: %s", error)
-            why = f"results could not be written, it restarts from the last commit: {error}"
+        logger.warning("results could not be written; the tasks restart from the last commit: %s", error)
+        why = f"results could not be written, it restarts from the last commit: {error}"
         with self._manager.assignment_changes.because(why):
             self._manager.restart_all()
         self._has_started_over = True
         self._committer.forget()
         self.on_start_over()
+
+    def _give_up(self, error: StreamsError) -> None:
+        """Closes the tasks without a last commit. Nobody would process with them again."""
+        why = str(error)
+        if isinstance(error, CallsGivenUpError):
+            # A stop as it is meant to be: nothing has failed, and the cluster was not waited for.
+            logger.warning("%s. What was processed since the last commit %s", why, REPEATED)
+            self._committer.give_up_after(STOP_TIMEOUT_S)
+        else:
+            # What failed after the first was not waited for.
+            self._undone = self._undone or NotCommittedError(f"results could not be written: {error}")
+            why = f"results could not be written, and this instance ends: {error}"
+        with self._manager.assignment_changes.because(why):
+            self._close_as_they_are()
+        self._committer.forget()
 
     def _recover(self, error: StreamsError, *, alone: bool) -> None:
         """Has a damaged store restored and its task repeat uncommitted work. ``alone``: only this task restarts."""
@@ -524,7 +532,7 @@ class StreamThread:
             self._manager.close_all()
         self._committer.forget()
         self._member.send(ReportOwned(NOTHING))
-        self._handle(Released())
+        self._handle(Released(self._undone is not None))
 
     def _close_as_they_are(self, *, has_failed: bool = False) -> None:
         """Closes the tasks without finishing their work; errors raised by their processors are only logged. ``has_failed``:

@@ -190,7 +190,10 @@ class DrainChecked:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """All tasks were committed and closed, and the member was notified."""
+    """All tasks were committed and closed, and the member was notified. ``is_given_up``: the cluster did not take the last
+    commit."""
+
+    is_given_up: bool = False
 
 
 IterationEvent: TypeAlias = (

@@ -214,8 +214,8 @@ def test_a_flush_that_waits_already_gives_up(broker: ScriptedBroker, connect: Co
     network.producer.send("t", 0, batch(0, 10), 10)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(network.producer.flush)
-        network.producer.give_up_after(0.2)
         network.producer.give_up_after(3_600.0)
+        network.producer.give_up_after(0.2)
         with pytest.raises(DeliveryTimeoutError, match="1 batches were not acknowledged in time"):
             waiting.result(20.0)
 

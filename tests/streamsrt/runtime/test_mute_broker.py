@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -9,13 +10,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.runtime.failures import NotCommittedError
+from streamsrt.runtime.loop import thread
 from streamsrt.runtime.values import State
-from topology import StreamsBuilder
+from tests.fixtures_brokers import BundledBroker
+from tests.system.cluster import Row, connected
+from tests.system.processes import wait_until
+from topology import StreamsBuilder, serdes
 
 PATIENCE_S = 60
 LONG_MS = 3_600_000
@@ -71,3 +78,43 @@ def test_a_signal_is_heard_while_the_cluster_does_not_answer(mute: socket.socket
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_S) == 0
     connection.close()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_stop_while_the_brokers_are_silent_gives_the_last_commit_up_once(
+    guarantee: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(thread, "STOP_TIMEOUT_S", 2.0)
+    caplog.set_level(logging.INFO)
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts").to_stream().to("out", value=serdes.long)
+    broker = BundledBroker(tmp_path / "broker")
+    broker.start()
+    try:
+        with connected(broker) as cluster:
+            cluster.make_topics(2, "in", "out")
+            cluster.write("in", [Row(b"k", b"v", 1)] * 10, 2, partition=0)
+            config = {
+                "application.id": "app",
+                "bootstrap.servers": cluster.address,
+                "state.dir": tmp_path / "state",
+                "processing.guarantee": guarantee,
+                "commit.interval.ms": 300_000,
+                "transaction.timeout.ms": 600_000,
+            }
+            streams = KafkaStreams(builder.build(), config)
+            with ThreadPoolExecutor(1) as threads:
+                running = threads.submit(streams.run)
+                wait_until(lambda: streams.progress.processed_records == 10, "all are processed")
+                os.kill(broker.pid, signal.SIGSTOP)
+                streams.stop()
+                with pytest.raises(NotCommittedError, match="without a last commit: results could not be written"):
+                    running.result(PATIENCE_S)
+            os.kill(broker.pid, signal.SIGCONT)
+    finally:
+        broker.kill()
+    messages = caplog.messages[caplog.messages.index("committing and leaving the group") :]
+    assert not [each for each in messages if "opened as active" in each], "nobody would process with it"
+    assert sum("closed: results could not be written, and this instance ends" in each for each in messages) == 2
+    assert not [each for each in messages if "can't be initialized yet, trying again: The network" in each]

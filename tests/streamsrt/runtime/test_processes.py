@@ -25,6 +25,7 @@ from streamsrt.errors import (
     StreamsError,
     UserError,
 )
+from streamsrt.runtime.failures import NotCommittedError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.supervisor import Failure, Report, SetPaused, ShutDown, Stop, StreamThreadFailedError
@@ -346,6 +347,9 @@ def test_errors_pass_from_process_to_process() -> None:
     awkward = Failure.of(Awkward(1, 2)).error()
     assert isinstance(awkward, StreamThreadFailedError)
     assert (str(awkward), awkward.exit_code) == ("1 and 2", 7)
+    lost = NotCommittedError("the cluster does not answer")
+    assert isinstance(Failure.of(lost).error(), NotCommittedError)
+    assert str(Failure.of(lost).error()) == str(lost)
     assert str(Failure.of(ValueError("x")).error()) == "ValueError: x"
 
 

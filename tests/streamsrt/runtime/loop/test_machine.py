@@ -29,7 +29,7 @@ from streamsrt.membership.values import (
 )
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
 from streamsrt.runtime.loop import machine
-from streamsrt.runtime.loop.machine import initial, may_be_drained, step
+from streamsrt.runtime.loop.machine import UNHEARD_TIMEOUT_MS, initial, may_be_drained, step
 from streamsrt.runtime.loop.report import report
 from streamsrt.runtime.loop.schedule import Deadline
 from streamsrt.runtime.loop.values import (
@@ -421,6 +421,18 @@ def test_the_group_has_its_time_after_the_tasks_were_released() -> None:
     assert loop.state.life is Life.LEAVING
     warning, _ = loop.handle(InputTaken(is_paused=False), after_ms=1)
     assert isinstance(warning, Warn)
+
+
+def test_a_group_that_has_not_taken_the_last_commit_is_not_waited_for_as_long() -> None:
+    loop = Loop()
+    loop.iteration(news=[AssignmentChanged(TASKS, 1)])
+    loop.handle(StopRequested())
+    loop.handle(ReleaseTasks())
+    loop.handle(Released(is_given_up=True), after_ms=20_000)
+    assert ProcessTasks(20_000) in loop.handle(InputTaken(is_paused=False), after_ms=UNHEARD_TIMEOUT_MS - 1)
+    warning, _ = loop.handle(InputTaken(is_paused=False), after_ms=1)
+    assert isinstance(warning, Warn)
+    assert loop.state.life is Life.ENDED
 
 
 def test_tasks_that_are_released_for_another_reason_end_nothing() -> None:
