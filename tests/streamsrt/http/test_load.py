@@ -57,6 +57,7 @@ class Store:
         self.breaks_after: int | None = None
         self.has_it = True
         self.padding = ""
+        self.rows_there = len(ROWS)
         self.behind = False
 
     def query(self, store: str, query: Query, **_: Any) -> StateQueryResult[Any]:
@@ -79,7 +80,7 @@ class Store:
         return StateQueryResult({0: QueryResult(self.rows(), Position({"in": {0: 7}}))})
 
     def rows(self) -> Iterator[tuple[str, int]]:
-        for number, row in enumerate(ROWS):
+        for number, row in enumerate(ROWS[: self.rows_there]):
             if number == self.breaks_after:
                 raise QueryRefusedError((503, {"error": "Gone", "message": "its task went elsewhere"}))
             yield row[0] + self.padding, row[1]
@@ -220,6 +221,13 @@ def test_an_answer_has_no_more_rows_than_the_setting_allows(store: Store, addres
     status, body = get(address, "/stores/counts/range?limit=1000000")
     assert (status, len(body["rows"]), body["truncated"], body["position"]) == (200, 2_500, True, {"in": {"0": 7}})
     assert [row["key"] for row in body["rows"]] == [key for key, _ in ROWS[:2_500]]
+
+
+def test_the_rows_of_a_partition_that_is_named_twice_come_once(store: Store, address: str) -> None:
+    store.let_go.set()
+    store.rows_there = 10
+    once, twice = (get(address, f"/stores/counts/{path}")[1]["rows"] for path in ("range", "range?partition=0,0"))
+    assert twice == once
 
 
 @pytest.mark.parametrize("begun", [True, False])
