@@ -6,6 +6,8 @@
    place of its last use.
 3. A table's step holds a :class:`TableState`: later operators may ask the table to keep a store, or to send old values.
 4. Building does not change the plan, so it can be built again.
+5. A call that is refused gives its numbers back: in a notebook, the corrected call makes the names that it would have
+   made the first time.
 """
 
 from __future__ import annotations
@@ -329,6 +331,17 @@ class Plan:
     def suffixed(self, name: str | None, suffix: str, prefix: str) -> str:
         """The given name with a suffix, or a generated one; takes a number either way."""
         return self.named(None if name is None else name + suffix, prefix)
+
+    def savepoint(self) -> Callable[[], None]:
+        """A call that gives back the numbers that are taken from now on, unless steps were added that may have them."""
+        number, order, copartitioned = self._next_number, self._next_order, len(self.copartitioned)
+
+        def give_back() -> None:
+            if self._next_order == order:
+                self._next_number = number
+                del self.copartitioned[copartitioned:]
+
+        return give_back
 
     def add(self, step: Step) -> None:
         """Adds a step behind all others; one that was added before moves there."""
