@@ -187,7 +187,9 @@ class KStream(Generic[K, V]):
             raise TopologyError(
                 f"branch() makes {len(predicates) + default} streams but has {len(given)} names", call_site()
             )
-        split = BranchedKStream(self._planned, stream_steps.split(self._planned, name, predicates))
+        split: BranchedKStream[K, V] = BranchedKStream(
+            self._planned, stream_steps.split(self._planned, name, predicates)
+        )
         streams = [
             split._branch(predicate, branch_name, index + 1)
             for index, (predicate, branch_name) in enumerate(zip(predicates, given, strict=False))
