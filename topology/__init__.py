@@ -9,6 +9,7 @@
 2. The names of this package are public. The packages below are not: their modules may move.
 """
 
+from topology.build.planned import savepoint
 from topology.dsl.builder import StreamsBuilder
 from topology.dsl.global_tables import GlobalKTable
 from topology.dsl.processor_api import TopologyBuilder
@@ -198,4 +199,5 @@ check_arguments_of(
     TopologyBuilder,
     UnlimitedWindows,
     Upcast,
+    savepoint=savepoint,
 )

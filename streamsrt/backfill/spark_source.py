@@ -146,7 +146,7 @@ class _Options:
                 "instance that does not run)"
             )
         partition = values.pop("partition", None)
-        if partition is not None and not partition.isdigit():
+        if partition is not None and not partition.isdecimal():
             raise ConfigError(f"data source {NAME}: partition is {partition!r}, which is not a number")
         typed = values.pop("typed", "false").lower()
         if typed not in ("true", "false"):

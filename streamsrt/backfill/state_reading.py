@@ -454,7 +454,7 @@ class StateFiles:
 
     @cached_property
     def _found(self) -> list[int]:
-        found = sorted(int(path.name) for path in self._root.iterdir() if path.name.isdigit())
+        found = sorted(int(path.name) for path in self._root.iterdir() if path.name.isdecimal())
         return found[:1] if self.store.is_global else found
 
     def partitions(self) -> list[int]:

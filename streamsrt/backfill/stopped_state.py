@@ -113,7 +113,7 @@ class StoppedState:
 
     def _on_disk(self) -> list[tuple[str, int]]:
         found = (self.path / "stores").glob("*/*")
-        return sorted((path.parent.name, int(path.name)) for path in found if path.name.isdigit() and path.is_dir())
+        return sorted((path.parent.name, int(path.name)) for path in found if path.name.isdecimal() and path.is_dir())
 
     def _store_path(self, store: str, partition: int) -> Path:
         return self.path / "stores" / store / str(partition)

@@ -228,9 +228,9 @@ def _named(text: str) -> tuple[str, list[int] | None]:
     name, colon, partitions = text.partition(":")
     if not colon:
         return name, None
-    if not all(each.isdigit() for each in partitions.split(",")):
+    if not all(each.isascii() and each.isdigit() for each in partitions.split(",")):
         raise ConfigError(f"--topic {text}: expected TOPIC or TOPIC:0,1,2")
-    return name, [int(each) for each in partitions.split(",")]
+    return name, sorted({int(each) for each in partitions.split(",")})
 
 
 Target = Callable[[NetworkThread, StoppedGroup, list[TopicPartition]], dict[TopicPartition, int]]

@@ -14,7 +14,7 @@ from topology import serdes
 
 Decode: TypeAlias = Callable[[bytes], object]
 Encode: TypeAlias = Callable[[object], bytes]
-"""Of text, or of what JSON holds. Raises ValueError, TypeError, OverflowError."""
+"""Of text, or of what JSON holds. Raises one of UNREADABLE."""
 
 
 class Format(NamedTuple):
@@ -68,10 +68,7 @@ _STRING_OR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 def _json_text(data: bytes) -> JsonText:
     """Numbers stay text: as values of Python, long ones would come out with other digits."""
     text = data.decode()
-    try:
-        json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_json)
-    except RecursionError:
-        raise ValueError("too deeply nested") from None
+    json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_json)
     return JsonText(_STRING_OR_SPACE.sub(lambda found: found[1] or "", text))
 
 
@@ -94,7 +91,7 @@ FORMATS: dict[str, Format] = {
     "bytes": Format(bytes.hex, _hex),
     "windowed": Format(_time_windowed_string, None),
 }
-UNREADABLE = (ValueError, TypeError, OverflowError, struct.error)
+UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, struct.error)
 
 
 def decoder(name: str) -> Decode:

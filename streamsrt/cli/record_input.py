@@ -103,7 +103,7 @@ def read_json(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"line {number} of stdin is not JSON ({error}): {shown_text(line)}") from None
         if not isinstance(row, dict) or "value" not in row or (unknown := set(row) - set(_FIELDS)):
             what = f"unknown: {', '.join(sorted(unknown))}" if isinstance(row, dict) and "value" in row else "no value"
@@ -174,17 +174,17 @@ def _timestamp(value: object, number: int) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63):
         return value
     if isinstance(value, str):
-        if value.isdigit():
-            return _timestamp(int(value), number)
-        try:
-            found = datetime.fromisoformat(value)
-        except ValueError:
-            pass
-        else:
-            return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+        with suppress(ValueError):
+            found = int(value) if value.isdecimal() else _epoch_ms(datetime.fromisoformat(value))
+            if 0 <= found < 1 << 63:
+                return found
     raise ConfigError(
         f"the timestamp in line {number} of stdin is {value!r}: give epoch milliseconds, or a time like 2026-01-31T12:00:00"
     )
+
+
+def _epoch_ms(at: datetime) -> int:
+    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _partition(value: object, number: int, partitions: int | None) -> int | None:
@@ -205,8 +205,14 @@ def _headers(value: object, number: int) -> Headers:
         isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
     ):
         with suppress(ValueError):
-            return tuple((name, _header(found)) for name, found in cast("list[tuple[str, object]]", pairs))
+            return tuple((_name(name), _header(found)) for name, found in cast("list[tuple[str, object]]", pairs))
     raise ConfigError(f"the headers in line {number} of stdin are {value!r}: give an object whose values are texts")
+
+
+def _name(text: str) -> str:
+    """Raises ValueError for half of a surrogate pair, which JSON can have and a record can't."""
+    text.encode()
+    return text
 
 
 def _header(value: object) -> bytes | None:

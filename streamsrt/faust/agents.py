@@ -279,17 +279,17 @@ class HeardWorker(Worker):
         event = self.app.create_event(key, value, row.headers or None, row.message())
         tp = TP(row.metadata.topic, row.metadata.partition)
         if self._counts:
-            monitor.on_message_in(tp, row.metadata.offset, event.message)
-        state = monitor.on_stream_event_in(tp, row.metadata.offset, stream, event)
+            _told(monitor.on_message_in, tp, row.metadata.offset, event.message)
+        state = _told(monitor.on_stream_event_in, tp, row.metadata.offset, stream, event)
         self._open.append((tp, event, stream, state))
         return key, value
 
     def _tell_end(self, index: int) -> None:
         tp, event, stream, state = self._open.pop(index)
         monitor, message = monitor_of(self.app), event.message
-        monitor.on_stream_event_out(tp, message.offset, stream, event, state)
+        _told(monitor.on_stream_event_out, tp, message.offset, stream, event, state)
         if self._counts:
-            monitor.on_message_out(tp, message.offset, message)
+            _told(monitor.on_message_out, tp, message.offset, message)
 
     def acknowledge(self) -> None:
         """Tells what is done."""
@@ -303,6 +303,16 @@ class HeardWorker(Worker):
         if not self._is_undecodable:
             self._tell_end(-1)
         self._is_undecodable = False
+
+
+def _told(method: Callable[..., object], tp: TP, offset: int, *more: object) -> object:
+    """Calls a method of a monitor. What it raises is no failure of the record, nor of the agent."""
+    try:
+        return method(tp, offset, *more)
+    except Exception:
+        name = getattr(method, "__name__", method)
+        logger.exception("%s of the monitor raised at %s-%d offset %d", name, tp.topic, tp.partition, offset)
+        return None
 
 
 def _event_of(chain: Chain, stage: int) -> Callable[[], faust.EventT | None]:

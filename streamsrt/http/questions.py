@@ -86,7 +86,7 @@ class Question:
             forwarded,
             _flag(params, "stale"),
             _bound(params),
-            tuple(_numbers(params, "partition")) or None,
+            tuple(dict.fromkeys(_numbers(params, "partition"))) or None,
             min(number_of(params, "limit", LIMIT_ROWS), max_rows),
             _flag(params, "reverse"),
         )

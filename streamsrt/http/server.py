@@ -5,7 +5,8 @@
 2. Requests of other instances have a queue of their own: two instances that query each other must not wait for each
    other.
 3. Probes wait for nothing: the thread that serves the connections answers them.
-4. Rows are sent as fast as the client reads them, but not indefinitely.
+4. Rows are sent as fast as the client reads them, but not indefinitely. A client that does not read is disconnected:
+   what it leaves unread stays in memory, and its connection open, even if that is closed here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamsrt.errors import ConfigError, StreamsError, UserError
 from streamsrt.http import answers, key_path
@@ -45,6 +47,8 @@ _STOP_TIMEOUT_S = 5.0
 _AT_ONCE = 4
 _WAITING_MAX = 64
 _SENDING_S = 60.0
+_SENT_AT_ONCE_BYTES = 64 << 10
+"""More waits until the client reads, so that it counts as a response that is not sent yet."""
 _BUSY: Answer = (
     503,
     {
@@ -96,7 +100,7 @@ class _Line:
             first = next(pieces)
         except StreamsError as error:
             return _json(answers.failure(error))
-        if answer.is_whole:
+        if answer.is_whole and len(first) <= _SENT_AT_ONCE_BYTES:
             return Response(first, media_type="application/json")
         return _Streamed(self, first, pieces)
 
@@ -255,6 +259,37 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+class _Connection(H11Protocol):
+    """A connection that is dropped if its client leaves unread for too long what was sent."""
+
+    _drop: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._drop_later()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._keep()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._drop_later()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._keep()
+        super().connection_lost(exc)
+
+    def _drop_later(self) -> None:
+        if self._drop is None:
+            self._drop = self.loop.call_later(_SENDING_S, self.transport.abort)
+
+    def _keep(self) -> None:
+        if self._drop is not None:
+            self._drop.cancel()
+            self._drop = None
+
+
 class HttpServer:
     """Serves an ASGI application on its own thread, from the start to :meth:`stop`. Takes over the socket."""
 
@@ -267,7 +302,7 @@ class HttpServer:
                 access_log=False,
                 lifespan="off",
                 loop="asyncio",
-                http="h11",
+                http=_Connection,
                 ws="none",
                 timeout_graceful_shutdown=2,
             )

@@ -356,7 +356,8 @@ class Runner:
             return None
         try:
             return compiled()
-        except TooComplex:
+        except (TooComplex, RecursionError):
+            # A chain of steps may be longer than Python's stack is deep, with what else is on it.
             return None
 
     def _skip_or_raise(self, generated: Generated, error: BaseException, index: int) -> None:

@@ -6,10 +6,10 @@
    starts; then continuously. The group is not involved, and nothing is written but the stores.
 3. Stores are written at intervals, and when the caches are full. The position of each is in a file beside it, which is
    written after the store, and at intervals only. After a crash in between, records are applied again, which changes
-   nothing: the last record of a key counts. The store itself says how far it must be for the file to be valid, so a store
-   that was deleted is filled from the start.
-4. A store that can't be trusted (its files are damaged, its topic was created again or starts later) is wiped:
-   immediately if this is found when it is opened, else when the thread ends; the next thread fills it from the start.
+   nothing: the last record of a key counts. The store itself says how far it must be for the file to be valid.
+4. A store that can't be trusted (its files are damaged, no file says how far it is, its topic was created again or starts
+   later) is wiped: immediately if this is found when it is opened, else when the thread ends; the next thread fills it
+   from the start. Read again over old rows, the topic would not delete those whose deletion it has compacted.
 5. A processor that fails ends the thread, unless ``processing.exception.handler.global.enabled`` passes the failure to
    the handler. There are no dead letters (KIP-1270).
 
@@ -268,12 +268,31 @@ class GlobalConsumer:
         try:
             store = self._directory.open_store(spec, self._replica)
             # Damage to a file may be detected only when it is read.
-            store.changelog_offset()
-            return store
+            mark = store.changelog_offset()
         except StoreCorruptedError as error:
-            logger.warning("global store: %s; it is wiped and filled again from its topic", error)
-            self._directory.wipe(spec.kept_as, self._replica)
-            return self._directory.open_store(spec, self._replica)
+            return self._opened_anew(spec, str(error))
+        if mark is None:
+            self._forget_positions(spec)
+        elif not self._known(spec, mark):
+            store.close()
+            return self._opened_anew(spec, f"no file says how far {spec.name!r} was read")
+        return store
+
+    def _opened_anew(self, spec: StoreSpec, why: str) -> LaidOut:
+        logger.warning("global store: %s; it is wiped and filled again from its topic", why)
+        self._directory.wipe(spec.kept_as, self._replica)
+        self._forget_positions(spec)
+        return self._directory.open_store(spec, self._replica)
+
+    def _forget_positions(self, spec: StoreSpec) -> None:
+        """Before the store is written for the first time: with its first rows, those of an earlier one could be valid."""
+        if self._directory.read_positions(spec.kept_as, self._replica):
+            self._directory.write_positions(spec.kept_as, self._replica, {})
+
+    def _known(self, spec: StoreSpec, mark: int | None) -> dict[int, int]:
+        """The positions of a store with that mark, by partition; empty if it is new, or they are not its own."""
+        known = {} if mark is None else self._directory.read_positions(spec.kept_as, self._replica)
+        return known if mark is not None and sum(known.values()) <= mark else {}
 
     def _kept_as(self, store: str) -> str:
         return self.state.specs[store].kept_as
@@ -350,15 +369,10 @@ class GlobalConsumer:
 
     def _start_of(self, store: str, bounds: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
         """Returns the start offsets for the partitions of a store's topic."""
-        known = (
-            self._directory.read_positions(self._kept_as(store), self._replica)
-            if self.state.specs[store].persistent
-            else {}
-        )
-        mark = self._stores[store].changelog_offset()
-        if mark is None or sum(known.values()) > mark or not set(known) <= {partition for _, partition in bounds}:
-            known = {}
+        known = self._known(self.state.specs[store], self._stores[store].changelog_offset())
         topic = next(iter(bounds))[0]
+        if not set(known) <= {partition for _, partition in bounds}:
+            raise self._untrusted(store, f"has read partitions that topic {topic!r} does not have any more")
         if any(known.get(partition, 0) > end for (_, partition), (_, end) in bounds.items()):
             raise self._untrusted(store, f"has read more than topic {topic!r} has: the topic was deleted and recreated")
         if any(0 < known.get(partition, 0) < start for (_, partition), (start, _) in bounds.items()):

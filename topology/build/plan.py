@@ -6,11 +6,13 @@
    place of its last use.
 3. A table's step holds a :class:`TableState`: later operators may ask the table to keep a store, or to send old values.
 4. Building does not change the plan, so it can be built again.
+5. A call that is refused gives its numbers back: in a notebook, the corrected call makes the names that it would have
+   made the first time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -243,31 +245,47 @@ class TableState:
 
         Raises TopologyError if there is no store for them.
         """
+        nearest = self._nearest(TableState._has_rows_now)
+        return tuple(dict.fromkeys(table.store.name for table in nearest if table.store is not None))
+
+    def _has_rows_now(self) -> bool:
+        """Whether the table's own store has its rows: a source keeps them when it is asked."""
         if self.kind == "source":
             self.materialized = True
         if self.materialized and self.store is not None:
-            return (self.store.name,)
+            return True
         if self.has_own_rows:
             raise TopologyError(
                 f"the rows of table {self.name!r} can't be looked up, because no store has them: name one where the table "
                 "is made, with store=",
                 call_site(),
             )
-        above = self.sides if self.parent is None else (self.parent,)
-        return tuple(dict.fromkeys(store for table in above for store in table.materialize()))
+        return False
+
+    def _nearest(self, is_one: Callable[[TableState], bool]) -> Iterator[TableState]:
+        """The table, or else the nearest ones above it, of which ``is_one`` is true; each once, in their order: each join of
+        a table with itself doubles the ways to those above."""
+        left, seen = [self], set[TableState]()
+        while left:
+            table = left.pop()
+            if table in seen:
+                continue
+            seen.add(table)
+            if is_one(table):
+                yield table
+            else:
+                left += reversed(table.sides if table.parent is None else (table.parent,))
 
     def closing_ms(self) -> int | None:
         """How long after its end a window of the table is closed: of two joined tables the longer time, because rows of
         either one change the result. None where it has no windows that close."""
-        if self.closes_after_ms is not None:
-            return self.closes_after_ms
-        above = self.sides if self.parent is None else (self.parent,)
-        return max((found for table in above if (found := table.closing_ms()) is not None), default=None)
+        nearest = self._nearest(lambda table: table.closes_after_ms is not None)
+        return max((table.closes_after_ms for table in nearest if table.closes_after_ms is not None), default=None)
 
     def session_gap(self) -> int:
         """The gap between the sessions that the table's keys are; 0 where they are not."""
-        above = self.sides if self.parent is None else (self.parent,)
-        return self.session_gap_ms or max((table.session_gap() for table in above), default=0)
+        nearest = self._nearest(lambda table: table.session_gap_ms > 0)
+        return max((table.session_gap_ms for table in nearest), default=0)
 
     def is_versioned(self) -> bool:
         """Whether the table's changes are versions: of its own store, of that of its sides by which it is asked, or of the
@@ -329,6 +347,17 @@ class Plan:
     def suffixed(self, name: str | None, suffix: str, prefix: str) -> str:
         """The given name with a suffix, or a generated one; takes a number either way."""
         return self.named(None if name is None else name + suffix, prefix)
+
+    def savepoint(self) -> Callable[[], None]:
+        """A call that gives back the numbers that are taken from now on, unless steps were added that may have them."""
+        number, order, copartitioned = self._next_number, self._next_order, len(self.copartitioned)
+
+        def give_back() -> None:
+            if self._next_order == order:
+                self._next_number = number
+                del self.copartitioned[copartitioned:]
+
+        return give_back
 
     def add(self, step: Step) -> None:
         """Adds a step behind all others; one that was added before moves there."""

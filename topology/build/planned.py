@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -145,6 +145,18 @@ class PlannedGroup:
             self.repartition = step
         self.plan.add(self.repartition)
         return self.repartition, frozenset((self.repartition.name,))
+
+
+def savepoint(receiver: object) -> Callable[[], None]:
+    """That of the plan to which a method of ``receiver``, a class of the DSL, adds."""
+    members: Sequence[tuple[PlannedGroup, object]] = getattr(receiver, "_members", ())
+    planned = members[0][0] if members else getattr(receiver, "_planned", None)
+    plan = getattr(receiver, "_plan", getattr(planned, "plan", None))
+    return plan.savepoint() if isinstance(plan, Plan) else _nothing
+
+
+def _nothing() -> None:
+    """Nothing is to be taken back."""
 
 
 def checked_step_name(name: str | None) -> str | None:

@@ -76,8 +76,10 @@ def map_values(stream: PlannedStream, fn: Function, name: str | None, *, with_ke
     return stream.then("map_values", "KSTREAM-MAPVALUES-", name, fn, operation, new_value=True)
 
 
-def split(stream: PlannedStream, name: str | None) -> SplitStep:
-    """The step that branches are added to."""
+def split(stream: PlannedStream, name: str | None, predicates: Iterable[Function] = ()) -> SplitStep:
+    """The step that branches are added to; ``predicates`` are checked before, where they are known."""
+    for predicate in predicates:
+        check_function(predicate, "branch", OF_RECORD)
     step = SplitStep(
         name=stream.plan.named(checked_step_name(name), "KSTREAM-BRANCH-"), site=call_site(), parents=(stream.step,)
     )

@@ -187,7 +187,9 @@ class KStream(Generic[K, V]):
             raise TopologyError(
                 f"branch() makes {len(predicates) + default} streams but has {len(given)} names", call_site()
             )
-        split = self.split(name=name)
+        split: BranchedKStream[K, V] = BranchedKStream(
+            self._planned, stream_steps.split(self._planned, name, predicates)
+        )
         streams = [
             split._branch(predicate, branch_name, index + 1)
             for index, (predicate, branch_name) in enumerate(zip(predicates, given, strict=False))
@@ -1050,7 +1052,7 @@ class KTable(Generic[K, V]):
 
         ``mapper(key, value)`` returns the key of the stream's record, as ``to_stream().select_key(mapper)`` does.
         """
-        stream: KStream[K, V] = KStream(table_steps.to_stream(self._planned, name))
+        stream: KStream[K, V] = KStream(table_steps.to_stream(self._planned, mapper, name))
         return stream if mapper is None else stream.select_key(mapper)
 
     def group_by(

@@ -91,8 +91,10 @@ def transform_values(
     )
 
 
-def to_stream(table: PlannedTable, name: str | None) -> PlannedStream:
-    """The changes of a table as a stream."""
+def to_stream(table: PlannedTable, mapper: Function | None, name: str | None) -> PlannedStream:
+    """The changes of a table as a stream; ``mapper`` is checked before, for what selects another key behind it."""
+    if mapper is not None:
+        check_function(mapper, "to_stream", OF_RECORD)
     step = OperatorStep(
         name=table.plan.named(checked_step_name(name), "KTABLE-TOSTREAM-"),
         site=call_site(),

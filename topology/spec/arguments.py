@@ -87,16 +87,20 @@ def alternatives(annotation: str) -> tuple[str, ...]:
     return tuple(heads)
 
 
-def check_arguments_of(*kinds: type) -> None:
+Savepoint = Callable[[object], Callable[[], None]]
+"""Of the object whose method is called: what to call if that raises."""
+
+
+def check_arguments_of(*kinds: type, savepoint: Savepoint) -> None:
     """Lets the public methods of classes, and the constructors of those that a program makes, refuse wrong arguments."""
     for kind in kinds:
         for own in kind.__mro__:
             if own.__module__.partition(".")[0] == "topology":
                 for name, method in list(vars(own).items()):
                     if name == "__init__" and own is kind and not _is_internal(method):
-                        setattr(own, name, _checked(method, kind.__name__))
+                        setattr(own, name, _checked(method, kind.__name__, savepoint))
                     elif not name.startswith("_"):
-                        _check_method(own, name, method)
+                        _check_method(own, name, method, savepoint)
         if not hasattr(kind, "__getattr__"):
             setattr(kind, "__getattr__", _refuse_attribute)  # noqa: B010  # mypy would believe that it has every attribute
 
@@ -109,11 +113,11 @@ def _refuse_attribute(self: object, name: str) -> NoReturn:
     raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{question}")
 
 
-def _check_method(kind: type, name: str, method: object) -> None:
+def _check_method(kind: type, name: str, method: object, savepoint: Savepoint) -> None:
     if isinstance(method, FunctionType):
-        setattr(kind, name, _checked(method, name))
+        setattr(kind, name, _checked(method, name, savepoint))
     elif isinstance(method, classmethod) and isinstance(method.__func__, FunctionType):
-        setattr(kind, name, classmethod(_checked(method.__func__, name)))
+        setattr(kind, name, classmethod(_checked(method.__func__, name, savepoint)))
 
 
 def _is_internal(constructor: Any) -> bool:
@@ -122,8 +126,8 @@ def _is_internal(constructor: Any) -> bool:
     return bool({"members", "plan", "planned", "wait_ms"} & set(parameters))
 
 
-def _checked(function: Callable[..., Any], called: str) -> Callable[..., Any]:
-    """The function, which refuses arguments that its annotations exclude."""
+def _checked(function: Callable[..., Any], called: str, savepoint: Savepoint) -> Callable[..., Any]:
+    """The function, which refuses arguments that its annotations exclude, and takes back what it did if it raises."""
     if hasattr(function, "__wrapped__"):
         return function
     signature = inspect.signature(function)
@@ -138,10 +142,12 @@ def _checked(function: Callable[..., Any], called: str) -> Callable[..., Any]:
             if types is not None and not any(_fits(value, each) for each in types):
                 error = IllegalNameError if name in _NAMES else TopologyError
                 raise error(_refusal(called, name, value, types), call_site())
+        take_back = savepoint(args[0] if args else None)
         try:
             return function(*args, **kwargs)
-        except TypeError:
-            reason = _mismatch(signature, args, kwargs)
+        except Exception as error:
+            take_back()
+            reason = _mismatch(signature, args, kwargs) if isinstance(error, TypeError) else ""
             if not reason:
                 raise
         raise TopologyError(f"{called}() {reason}", call_site())

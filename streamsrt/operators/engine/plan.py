@@ -8,8 +8,10 @@ often as records come.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from typing import Any, Literal
 
 from streamsrt.errors import ConfigError
@@ -31,6 +33,10 @@ from topology.graph.operations.traits import (
 )
 from topology.graph.store_kinds import RowsOfKey, rows_of, store_traits
 from topology.spec.codecs import ProgramSerde
+
+_CALLS_PER_STEP = 2
+_OTHER_CALLS = 40
+"""What else is on the stack while a record is processed, about."""
 
 
 class Counters:
@@ -135,6 +141,7 @@ class ResolvedSubtopology:
     _forwarding: dict[str, bool] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_depth(self.subtopology)
         self.specs = {spec.name: spec for spec in self.subtopology.stores}
         order: list[str] = []
         seen: set[str] = set()
@@ -298,6 +305,22 @@ def stores_behind_caches(plan: ResolvedSubtopology) -> frozenset[str]:
     for source in plan.subtopology.sources:
         visit(source.name, frozenset())
     return frozenset(found)
+
+
+def check_depth(subtopology: Subtopology) -> None:
+    """Raises ConfigError where more steps follow one another than Python's stack has room for: each calls the next one."""
+    depths: dict[str, int] = {}
+    parents = {node.name: () if isinstance(node, SourceNode) else node.parents for node in subtopology.nodes}
+    for name in TopologicalSorter(parents).static_order():
+        depths[name] = 1 + max((depths[parent] for parent in parents[name]), default=0)
+    most = (sys.getrecursionlimit() - _OTHER_CALLS) // _CALLS_PER_STEP
+    deepest = max(depths, key=depths.__getitem__)
+    if depths[deepest] > most:
+        raise ConfigError(
+            f"{depths[deepest]} steps follow one another up to {deepest}, and Python's stack has room for {most}: do the "
+            "work of several steps in one function, put a repartition() between them, which divides the chain, or raise "
+            "sys.setrecursionlimit()"
+        )
 
 
 def same_bytes(one: ProgramSerde | None, other: ProgramSerde | None) -> bool:

@@ -43,16 +43,41 @@ def view_as_forwarded(plan: ResolvedSubtopology, caches: Mapping[str, Cache], ta
 
 def stores_of_rows(plan: ResolvedSubtopology, table: str) -> frozenset[str]:
     """The nearest stores, out of which rows of a table are made. Raises ConfigError if no store has them."""
-    node = plan.node(table)
-    if not isinstance(node, ProcessorNode):
-        raise no_store_error(table)
-    store = own_store(node.operation)
-    if store is not None:
-        return frozenset({store})
-    return frozenset().union(*(stores_of_rows(plan, parent) for parent in node.parents))
+    found: set[str] = set()
+    # There may be many ways to a table: each join with itself doubles them.
+    tables = [table]
+    for name in tables:
+        node = plan.node(name)
+        if not isinstance(node, ProcessorNode):
+            raise no_store_error(name)
+        store = own_store(node.operation)
+        if store is not None:
+            found.add(store)
+        else:
+            tables += [parent for parent in node.parents if parent not in tables]
+    return frozenset(found)
 
 
 def _view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str, stored: Callable[[str], View]) -> View:
+    known: dict[str, View] = {}
+
+    def view(name: str) -> View:
+        found = known.get(name)
+        if found is None:
+            found = known[name] = _made_view(plan, caches, name, stored, view)
+        return found
+
+    return view(table)
+
+
+def _made_view(
+    plan: ResolvedSubtopology,
+    caches: Mapping[str, Cache],
+    table: str,
+    stored: Callable[[str], View],
+    view: Callable[[str], View],
+) -> View:
+    """The view of a table; ``view`` gives those that it is made of."""
     node = plan.node(table)
     if isinstance(node, ProcessorNode):
         op = node.operation
@@ -61,12 +86,12 @@ def _view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str, st
             return stored(store)
         derive, held = derived_row(op), held_store(op)
         if derive is not None:
-            return _through(_view(plan, caches, node.parents[0], stored), derive)
+            return _through(view(node.parents[0]), derive)
         if held is not None:
-            above, buffer = _view(plan, caches, node.parents[0], stored), cache_of(SuppressionBuffer, caches, held)
-            return _held_back(above, buffer, plan.key_serde(plan.specs[held]))
+            buffer = cache_of(SuppressionBuffer, caches, held)
+            return _held_back(view(node.parents[0]), buffer, plan.key_serde(plan.specs[held]))
         if traits_of(op).row is RowSource.PARENTS:
-            return _joined(plan, caches, node, stored)
+            return _joined(plan, node, view)
     raise no_store_error(table)
 
 
@@ -121,23 +146,21 @@ def _through(above: View, step: Callable[[object, object], object]) -> View:
     return row
 
 
-def _joined(
-    plan: ResolvedSubtopology, caches: Mapping[str, Cache], merge: ProcessorNode, stored: Callable[[str], View]
-) -> View:
+def _joined(plan: ResolvedSubtopology, merge: ProcessorNode, view: Callable[[str], View]) -> View:
     this, other = (plan.node(parent) for parent in merge.parents)
     assert isinstance(this, ProcessorNode)
     assert isinstance(other, ProcessorNode)
     op, reverse = this.operation, other.operation
     assert isinstance(op, operations.TableTableJoin)
     assert isinstance(reverse, operations.TableTableJoin)
-    left, right = _view(plan, caches, reverse.table, stored), _view(plan, caches, op.table, stored)
+    left, right = view(reverse.table), view(op.table)
     joiner, kind = op.joiner, op.kind
 
     def row(key: object) -> TableRow:
         left_value, left_time = left(key)
         if left_value is None and kind != "outer":
             return NO_ROW
-        right_value, right_time = right(key)
+        right_value, right_time = (left_value, left_time) if right is left else right(key)
         if right_value is None and (kind == "inner" or left_value is None):
             return NO_ROW
         return joiner(left_value, right_value), max(left_time, right_time)

@@ -144,6 +144,7 @@ def test_mistakes(on_broker: Command, streams: KafkaStreams, running: threading.
         (("--to-earliest", "--topic", "nothing"), f"no input topics of group {group!r}"),
         (("--to-earliest", "--topic", f"{topic}:7"), "has partitions 0 to 1, not 7"),
         (("--to-earliest", "--topic", f"{topic}:x"), "expected TOPIC or TOPIC:0,1,2"),
+        (("--to-earliest", "--topic", f"{topic}:\u00b2"), "expected TOPIC or TOPIC:0,1,2"),
         (("--to-datetime", "yesterday"), "expected a time like"),
         (("--by-duration", "1h"), "expected a duration like"),
     ):

@@ -328,6 +328,12 @@ def test_rows_of_csv_are_objects(on_broker: Command, topic: str) -> None:
         (("--format", "json"), "{", "line 2 of stdin is not JSON"),
         (("--format", "json"), '{"value": 1, "timestamp": "soon"}', "the timestamp in line 2 of stdin is 'soon'"),
         (("--format", "json"), '{"value": 1, "timestamp": true}', "the timestamp in line 2"),
+        (("--format", "json"), '{"value": 1, "timestamp": "\u00b2"}', "the timestamp in line 2 of stdin is '\u00b2'"),
+        (("--format", "json"), f'{{"value": 1, "timestamp": "{"9" * 5000}"}}', "the timestamp in line 2 of stdin"),
+        (("--format", "json"), '{"value": 1, "timestamp": "1969-01-01"}', "the timestamp in line 2 of stdin"),
+        (("--format", "json"), '{"value": 1, "headers": {"\\ud800": "a"}}', "the headers in line 2 of stdin are"),
+        (("--format", "json"), f'{{"value": {"[" * 100_000}', "line 2 of stdin is not JSON"),
+        (("--value", "json"), "[" * 100_000, "the value in line 2 of stdin is not in the given format"),
         (("--format", "json"), '{"value": 1, "partition": -1}', "the partition in line 2 of stdin is -1"),
         (
             ("--format", "json"),

@@ -187,6 +187,21 @@ def test_methods_of_an_own_monitor_are_called_for_each_event(gives: str) -> None
         assert (event.key, event.value) == ("a", 1)
 
 
+@pytest.mark.parametrize("name", ["on_message_in", "on_message_out", "on_stream_event_in", "on_stream_event_out"])
+def test_a_method_of_a_monitor_that_raises_costs_no_record(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError(name)
+
+    app = an_app(Monitor=type("Broken", (Monitor,), {name: broken}))
+    counting(app)
+    with TestApp(app) as test:
+        give(test)
+        assert [value for _, value in test.received("out")] == [1, 2, 3, 4]
+    raised = [each for each in caplog.records if "of the monitor raised at in-0 offset 0" in each.getMessage()]
+    assert raised
+    assert all(each.exc_info is not None and each.exc_info[0] is ZeroDivisionError for each in raised)
+
+
 def test_methods_of_an_own_monitor_are_called_for_each_row_and_send() -> None:
     app = an_app(Monitor=heard_by("on_table_set", "on_table_del", "on_send_initiated", "on_send_completed"))
     counting(app)

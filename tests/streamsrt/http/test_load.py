@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -32,6 +33,7 @@ from streamsrt.queries.values import (
     TimestampedKeyQuery,
 )
 from streamsrt.runtime.values import Progress, State
+from tests.system.processes import wait_until
 from topology import StreamsBuilder, serdes
 from topology.spec.stores import ValueAndTimestamp
 
@@ -54,6 +56,8 @@ class Store:
         self.asked = threading.Semaphore(0)
         self.breaks_after: int | None = None
         self.has_it = True
+        self.padding = ""
+        self.rows_there = len(ROWS)
         self.behind = False
 
     def query(self, store: str, query: Query, **_: Any) -> StateQueryResult[Any]:
@@ -76,10 +80,10 @@ class Store:
         return StateQueryResult({0: QueryResult(self.rows(), Position({"in": {0: 7}}))})
 
     def rows(self) -> Iterator[tuple[str, int]]:
-        for number, row in enumerate(ROWS):
+        for number, row in enumerate(ROWS[: self.rows_there]):
             if number == self.breaks_after:
                 raise QueryRefusedError((503, {"error": "Gone", "message": "its task went elsewhere"}))
-            yield row
+            yield row[0] + self.padding, row[1]
 
     def reported_metrics(self) -> list[Any]:
         return []
@@ -169,11 +173,61 @@ def test_two_instances_with_one_address_are_named(store: Store, address: str, pa
     assert "another instance has the same application.server" in body["message"]
 
 
+def unread(address: str, path: str) -> socket.socket:
+    """A client that asks and does not read."""
+    host, port = address.split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    client.settimeout(PATIENCE_S)
+    client.connect((host, int(port)))
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+    return client
+
+
+@pytest.mark.parametrize("rows", [PIECE_ROWS - 1, 2 * PIECE_ROWS], ids=["whole", "in pieces"])
+def test_a_client_that_does_not_read_is_disconnected(store: Store, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsrt.http.server._SENDING_S", 0.2)
+    store.let_go.set()
+    store.padding = "x" * 10_000
+    listening = bound_socket("127.0.0.1:0")
+    host, port = listening.getsockname()
+    server = HttpServer(application(cast(Instance, store)), listening)
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.stop)
+        client = stack.enter_context(unread(f"{host}:{port}", f"/stores/counts/range?limit={rows}"))
+        assert client.recv(1) == b"H"
+        connections = server._server.server_state.connections
+        wait_until(lambda: not connections, "it is disconnected")
+        found = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := client.recv(1 << 20):
+                found += len(piece)
+        assert found < rows * len(store.padding)
+
+
+def test_answers_that_nobody_reads_are_few(store: Store, address: str) -> None:
+    store.let_go.set()
+    store.padding = "x" * 3_000
+    path = "/stores/counts/range?limit="
+    with contextlib.ExitStack() as stack:
+        for _ in range(70):
+            assert stack.enter_context(unread(address, f"{path}1000")).recv(1) == b"H"
+        assert get(address, f"{path}1")[0] == 503
+    wait_until(lambda: get(address, f"{path}1")[0] == 200, "they are gone")
+
+
 def test_an_answer_has_no_more_rows_than_the_setting_allows(store: Store, address: str) -> None:
     store.let_go.set()
     status, body = get(address, "/stores/counts/range?limit=1000000")
     assert (status, len(body["rows"]), body["truncated"], body["position"]) == (200, 2_500, True, {"in": {"0": 7}})
     assert [row["key"] for row in body["rows"]] == [key for key, _ in ROWS[:2_500]]
+
+
+def test_the_rows_of_a_partition_that_is_named_twice_come_once(store: Store, address: str) -> None:
+    store.let_go.set()
+    store.rows_there = 10
+    once, twice = (get(address, f"/stores/counts/{path}")[1]["rows"] for path in ("range", "range?partition=0,0"))
+    assert twice == once
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,69 @@ def test_a_store_whose_topic_was_made_anew_is_filled_anew(tmp_path: Path) -> Non
     rig.give(Tasks(active=rig.tasks(0, 1)))
     ended_and_wiped(rig, "the topic was deleted and recreated. It is wiped, and filled from the start of its topic")
     filled_anew(tmp_path, again)
+
+
+def test_a_store_whose_topic_has_fewer_partitions_now_is_filled_anew(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 2), text(("at", "AT")))
+    started(tmp_path, network).close()
+    again = InProcessNetwork({**TOPICS, "countries": 2})
+    again.write(("countries", 0), text(("de", "DE")))
+    rig = Rig(tmp_path, enriched(), again)
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    ended_and_wiped(rig, "has read partitions that topic 'countries' does not have any more. It is wiped, and filled")
+    again.write(("in", 0), text(("a", "at"), ("b", "de")))
+    rig = started(tmp_path, again)
+    assert results(rig) == ["at:None", "de:DE"]
+    rig.close()
+
+
+@pytest.mark.parametrize("content", [None, "", '{"positions": {"0": 9}}'], ids=["gone", "empty", "of another store"])
+def test_a_store_without_valid_positions_is_filled_anew(
+    tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("at", "AT"), ("de", "DE")))
+    rig = started(tmp_path, network)
+    (noted,) = (rig.directory.path / "global").iterdir()
+    rig.close()
+    if content is None:
+        noted.unlink()
+    else:
+        noted.write_text(content)
+    # What deleted the row is compacted away.
+    compacted = InProcessNetwork(TOPICS)
+    compacted.write(("countries", 0), text(("x", None), ("y", None), ("de", "DE")))
+    compacted.write(("in", 0), text(("a", "at"), ("b", "de")))
+    rig = started(tmp_path, compacted)
+    assert results(rig) == ["at:None", "de:DE"]
+    assert "no file says how far 'countries' was read; it is wiped" in caplog.text
+    rig.close()
+
+
+def test_positions_of_a_store_that_was_deleted_do_not_pass_for_those_of_the_next_one(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("at", "AT"), ("de", "DE")))
+    rig = started(tmp_path, network)
+    rig.close()
+    shutil.rmtree(rig.directory.store_path("countries", 0))
+    network.write(("countries", 1), text(*((f"c{number}", "C") for number in range(20))))
+    network.write(("countries", 1), text(("ch", "CH")))
+    # It ends when one partition is read and written, because the cache was full, and the other one is not.
+    rig = Rig(tmp_path, enriched(), network, cache_max_bytes=0)
+    consumer = rig.global_consumer
+    assert consumer is not None
+    consumer.begin()
+    network.restorer.pause([("countries", 0)])
+    assert all(consumer.take(fetched, network.restorer) for _ in range(2) for fetched in network.restorer.poll())
+    ((_, store, _),) = consumer.open_stores()
+    assert store.changelog_offset() == 20
+    store.close()
+    rig.directory.close()
+    network.write(("in", 0), text(("a", "at"), ("b", "de")))
+    rig = started(tmp_path, network)
+    assert results(rig) == ["at:AT", "de:DE"]
+    rig.close()
 
 
 def test_a_store_whose_topic_does_not_go_back_as_far_is_filled_anew(tmp_path: Path) -> None:

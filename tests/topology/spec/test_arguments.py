@@ -190,6 +190,11 @@ def _required(kind: type, method: str | None, called: Any, builder: StreamsBuild
     return {name: given[name] for name in needed}
 
 
+def _plan_of(builder: StreamsBuilder) -> tuple[int, list[str]]:
+    """What names following steps get, and the steps so far."""
+    return builder._plan._next_number, [step.name for step in builder._plan.steps]
+
+
 def _refused(kind: type, method: str | None, argument: str, wrong: object) -> None:
     """The call with a wrong argument names this file's line."""
     builder = StreamsBuilder()
@@ -197,8 +202,10 @@ def _refused(kind: type, method: str | None, argument: str, wrong: object) -> No
     parameters = inspect.signature(called).parameters
     several = parameters[argument].kind is inspect.Parameter.VAR_POSITIONAL
     arguments = _required(kind, method, called, builder) | ({} if several else {argument: wrong})
+    before = _plan_of(builder)
     with pytest.raises(TopologyError) as raised:
         called(*[wrong] * several, **arguments)
+    assert _plan_of(builder) == before
     assert raised.value.site is not None, raised.value
     assert raised.value.site.file == __file__
 
@@ -273,10 +280,38 @@ def test_a_function_that_nothing_can_call_is_refused_where_it_is_given(
     arguments = _required(kind, method, called, builder)
     arguments |= NEEDS_OTHER_ARGUMENTS.get(title, lambda _: {})(builder)
     arguments |= {} if several else {argument: of_seven}
+    before = _plan_of(builder)
     with pytest.raises(TopologyError, match=r"calls a function with \([^)]*\), but of_seven takes \(a: ") as raised:
         called(*[of_seven] * several, **arguments)
+    assert _plan_of(builder) == before
     assert raised.value.site is not None
     assert raised.value.site.file == __file__
+
+
+REFUSED: dict[str, Callable[[StreamsBuilder], object]] = {
+    "name of a step": lambda builder: _grouped(builder).count(name="a/b"),
+    "name of a topic": lambda builder: builder.global_table("a/b"),
+    "serdes": lambda builder: _stream(builder).to_table(store=Store("s", key=serdes.long), key=serdes.string),
+    "store of windows": lambda builder: _grouped(builder).windowed_by(TimeWindows(5)).count(store=Store(max_entries=3)),
+    "store of a cogroup": lambda builder: (
+        _grouped(builder)
+        .cogroup(lambda key, value, total: total)
+        .windowed_by(TimeWindows(5))
+        .aggregate(int, store=Store(max_entries=3))
+    ),
+    "stores of a join": lambda builder: _stream(builder).outer_join(
+        builder.stream("second"), lambda one, other: one, JoinWindows(5), store="a/b"
+    ),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_a_refused_call_takes_no_names(refused: Callable[[StreamsBuilder], object]) -> None:
+    builder = StreamsBuilder()
+    with pytest.raises(TopologyError):
+        refused(builder)
+    number, steps = _plan_of(builder)
+    assert number == len(steps)
 
 
 def _is_checked(member: object) -> bool:

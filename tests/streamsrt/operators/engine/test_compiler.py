@@ -11,7 +11,7 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import Counters
 from streamsrt.operators.table import EMITS, OF_VERSIONS
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
-from topology import KStream, StreamsBuilder, TimeWindows, Topology, serdes
+from topology import KStream, KTable, StreamsBuilder, TimeWindows, Topology, serdes
 from topology.spec.serdes import CallableSerde
 
 
@@ -74,6 +74,41 @@ def test_a_chain_too_deep_for_one_function_still_runs() -> None:
     stream.to("out", key=serdes.string, value=serdes.string)
     written = run(builder.build(), ("a", "149"), ("b", "150"))
     assert [row[0] for row in written.topics["out"]] == [b"b"]
+
+
+def test_a_chain_of_tables_that_python_can_not_generate_code_for_still_runs() -> None:
+    builder = StreamsBuilder()
+    table: KTable[Any, Any] = builder.table("in", key=serdes.string, value=serdes.string)
+    for _ in range(290):
+        table = table.filter(lambda k, v: True)
+    table.to_stream().to("out", key=serdes.string, value=serdes.string)
+    written = run(builder.build(), ("a", "1"))
+    assert [row[:2] for row in written.topics["out"]] == [(b"a", b"1")]
+
+
+def test_a_chain_longer_than_pythons_stack_is_refused_before_the_first_record() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    for _ in range(600):
+        stream = stream.peek(print)
+    stream.to("out", key=serdes.string, value=serdes.string)
+    with pytest.raises(
+        ConfigError, match=r"602 steps follow one another up to KSTREAM-SINK-0000000601, and .* repartition"
+    ):
+        run(builder.build())
+
+
+def test_a_table_that_is_joined_with_itself_again_and_again_is_built_and_looked_up_at_once() -> None:
+    """The ways to the table at its beginning are more than anybody can count."""
+    builder = StreamsBuilder()
+    table: KTable[Any, Any] = builder.table("table", key=serdes.string, value=serdes.string)
+    for number in range(60):
+        other = table if number % 2 else table.filter(lambda k, v: True)
+        table = table.join(other, lambda one, two: one)
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.left_join(table, lambda one, two: f"{one}{two}").to("out", key=serdes.string, value=serdes.string)
+    written = run(builder.build(), ("a", "1"))
+    assert [row[:2] for row in written.topics["out"]] == [(b"a", b"1None")]
 
 
 def test_nested_flat_maps_beyond_pythons_limit_of_blocks_still_run() -> None:
