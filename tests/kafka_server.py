@@ -278,6 +278,11 @@ def _end(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> Non
         process.wait()
 
 
+def _new_id() -> str:
+    """An id as Kafka makes them. It does not take one that begins with a dash for an argument."""
+    return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+
+
 class _Java:
     """How the classes of one version of Kafka run in a folder."""
 
@@ -288,7 +293,7 @@ class _Java:
         name, self._logging = ("log4j2", LOGGING) if has_log4j_2 else ("log4j", LOGGING_BEFORE_4)
         self._logging_path = folder / f"{name}.properties"
         key = "log4j2.configurationFile=" if has_log4j_2 else "log4j.configuration=file:"
-        self._version = version
+        self.version = version
         self._options = [
             *(*heap, "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
             f"-D{key}{self._logging_path}",
@@ -297,7 +302,7 @@ class _Java:
     def command(self, name: str, *arguments: str) -> list[str]:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._logging_path.write_text(self._logging, encoding="utf-8")
-        return ["java", *self._options, "-cp", classpath(self._version), name, *arguments]
+        return ["java", *self._options, "-cp", classpath(self.version), name, *arguments]
 
     def write(self, file_name: str, properties: Mapping[str, str]) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -362,12 +367,25 @@ class _Controller:
         """It was the same process."""
 
     def _format(self, properties: Path) -> None:
-        cluster_id = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        command = self._java.command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+        """Kafka's tool formats one storage of each kind, and the others are copies: its Java takes seconds to start."""
+        data = self._folder / "data"
+        command = self._java.command("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", str(properties))
         command += [word for feature in self._features for word in ("--feature", feature)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+        kind = sha256("\n".join([classpath(self._java.version), *self._features]).encode()).hexdigest()[:12]
+        kept = _cache() / f"storage-{self._java.version}-{kind}"
+        with (_cache() / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=_cache()) as scratch:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode != 0:
+                    raise RuntimeError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+                shutil.copytree(data, Path(scratch) / "data").rename(kept)
+                return
+        shutil.copytree(kept, data, dirs_exist_ok=True)
+        about = data / "meta.properties"
+        ids = {"cluster.id": _new_id(), "directory.id": _new_id()}
+        lines = [line.partition("=") for line in about.read_text(encoding="utf-8").splitlines()]
+        about.write_text("".join(f"{key}{sign}{ids.get(key, value)}\n" for key, sign, value in lines), encoding="utf-8")
 
     def _fence(self) -> None:
         """Runs the controller alone until it has taken the broker's partitions from it, and has that on disk."""

@@ -124,8 +124,9 @@ CLASSIC = [
     ("librdkafka", "range"),
     ("aiokafka", "range"),
     ("kafka-python", "range"),
-    pytest.param("java", "Range", marks=pytest.mark.slow),
-    pytest.param("java", "CooperativeSticky", marks=pytest.mark.slow),
+    # Java's two ways through the same protocol: a run has one of them.
+    pytest.param("java", "Range", marks=[pytest.mark.slow, pytest.mark.share(2)]),
+    pytest.param("java", "CooperativeSticky", marks=[pytest.mark.slow, pytest.mark.share(2)]),
 ]
 
 

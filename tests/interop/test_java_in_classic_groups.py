@@ -1,5 +1,7 @@
 """One classic group with members of Java's Kafka Streams and of ours, either one leading; and an application of Java that is
 taken over by a rolling restart, exactly once.
+
+Who shares what is up to the members: of the two brokers a run has one for each test, another one for the next test or run.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tests.kafka_server import STREAMS_VERSION, VERSION
 from tests.system.cluster import Cluster, Server, connected
 from tests.system.processes import AppProcess
 
-pytestmark = [pytest.mark.system, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.system, pytest.mark.kafka, pytest.mark.long, pytest.mark.share(2), pytest.mark.timeout(1200)]
 
 GROUP = {"group.protocol": "classic", "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 OURS = {**EXACTLY_ONCE, **GROUP, "subtopology.id": "number"}

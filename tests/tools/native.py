@@ -5,6 +5,7 @@ With the folder on PYTHONPATH, this tree runs with them. Users build them into a
 
 from __future__ import annotations
 
+import fcntl
 import importlib.machinery
 import importlib.util
 import os
@@ -37,8 +38,11 @@ def missing_tools() -> str | None:
 
 
 def compiled(folder: Path) -> dict[str, Path]:
-    """The modules by name, each compiled anew unless it is newer than its source."""
-    return {name: compiled_module(name, folder) for name in SOURCES}
+    """The modules by name, each compiled anew unless it is newer than its source. Who comes meanwhile waits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return {name: compiled_module(name, folder) for name in SOURCES}
 
 
 def compiled_module(name: str, folder: Path) -> Path:

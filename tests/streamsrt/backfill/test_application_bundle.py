@@ -1,4 +1,7 @@
-"""Workers that have nothing of the project: what they need comes in one archive. A cluster of Spark, and its losses."""
+"""Workers that have nothing of the project: what they need comes in one archive. A cluster of Spark, and its losses.
+
+What a cluster computes without losses is in ``test_no_shared_directory.py``: one cluster serves both.
+"""
 
 from __future__ import annotations
 
@@ -202,20 +205,6 @@ def test_only_a_cluster_is_shipped_to(tmp_path: Path) -> None:
         open_session("sc://127.0.0.1", shipment=shipment)
     with pytest.raises(BackfillError, match=r"--py-files x\.py: there is no such file"):
         open_session("spark://127.0.0.1:1", shipment=shipment)
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(1200)
-def test_a_cluster_computes_what_one_process_does_with_nothing_but_the_bundle(
-    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
-) -> None:
-    backfill = planned(tmp_path / "spark", PARTS, module)
-    # One executor is enough here, and quicker on a machine of two cores.
-    words = ("--dir", backfill.directory, "--bundle", bundle, "--conf", "spark.cores.max=1")
-    code, said = ended(driver(program, cluster, strike, "run", *words))
-    assert code == 0, said
-    assert f"workers write their results into {backfill.directory}: they see it" in said
-    assert digests(backfill) == same_here(tmp_path, module)
 
 
 @pytest.mark.spark

@@ -82,8 +82,8 @@ def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
         if path is not None:
             (tools / name).symlink_to(path)
     program = """
-from streamsrt.backfill.spark.session import open_session
-session = open_session("local[1]")
+from streamsrt.backfill.spark.session import QUICK_START, open_session
+session = open_session("local[1]", QUICK_START)
 print(session.spark.range(5).count(), session.spark._jvm.java.lang.System.getProperty("java.home"))
 session.close()
 """

@@ -1,6 +1,6 @@
 """A cluster of Spark whose workers see neither the plan's directory nor the archives: both are on the driver's machine only.
 
-The workers run in mount namespaces in which the folder of all plans is empty.
+The workers run in mount namespaces in which the folder of all plans is empty. Plans elsewhere are seen.
 """
 
 from __future__ import annotations
@@ -60,6 +60,18 @@ def test_results_come_through_spark(
     assert digests(backfill) == same_here(tmp_path, module)
     assert attempts_in(backfill) == kept_by(backfill)
     assert not [path for path in backfill.directory.iterdir() if path.name.startswith("seen-")]
+
+
+def test_a_cluster_computes_what_one_process_does_with_nothing_but_the_bundle(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    # One executor is enough here, and quicker on a machine of two cores.
+    words = ("--dir", backfill.directory, "--bundle", bundle, "--conf", "spark.cores.max=1")
+    code, said = ended(driver(program, cluster, strike, "run", *words))
+    assert code == 0, said
+    assert f"workers write their results into {backfill.directory}: they see it" in said
+    assert digests(backfill) == same_here(tmp_path, module)
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ import faust  # noqa: E402
 
 import streamsrt.faust  # noqa: E402
 
-AT_ONCE = 25
+AT_ONCE = 10
 """Seeds of one test: those of a program are shared between the processes that run tests."""
 ORDERS = {
     "orders": [
@@ -77,7 +77,7 @@ def settings(app: faust.App) -> dict[str, object]:
 
 def seeds(count: int) -> list[Any]:
     """A few that always run, and ``count``, in parts, of which a run with long tests has a share."""
-    marks = [pytest.mark.long, pytest.mark.share(4)]
+    marks = [pytest.mark.long, pytest.mark.share(10)]
     parts = [range(first, first + AT_ONCE) for first in range(0, count, AT_ONCE)]
     return [range(4), *(pytest.param(part, marks=marks) for part in parts)]
 

@@ -2,6 +2,7 @@
 
 Every program of :mod:`tests.streamsrt.operators.test_every_operator`, so every operation and every kind of store, with keys
 that come again and again. Where stores drop by themselves what is old, also with keys that come once and never again.
+A run has half of the programs, another half each time.
 """
 
 from __future__ import annotations
@@ -148,11 +149,13 @@ def forgets(topology: Topology) -> bool:
     return all(kind.limit is not Limit.NOTHING and kind.rows is not RowsOfKey.VERSIONS for kind in kinds)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_known_keys_take_no_more_memory_with_time(program: str) -> None:
     assert growth(Running(topology_of(program)), passing=False) < PER_RECORD
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("program", [each for each in PROGRAMS if forgets(topology_of(each))])
 def test_keys_that_are_over_take_no_more_memory(program: str) -> None:
     assert growth(Running(topology_of(program)), passing=True) < PER_RECORD

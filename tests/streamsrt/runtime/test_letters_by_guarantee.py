@@ -3,6 +3,9 @@
 What ``continue`` skips is committed together with its letter. Where ``fail`` stops the task, nothing of the record that
 failed is committed: at least once its letter is written nevertheless, exactly once it is undone with the transaction.
 The loop, its tasks, stores and commits are the real ones; the cluster is in this process.
+
+Each run proves that every place has its letter (``test_letters_of_every_operation``). What a commit does with it is the same
+at each place: a run has half of the places here, another half each time.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from tests.streamsrt.runtime.test_exactly_once import ExactlyOnceRig
 from topology.graph.nodes import SinkNode
 from topology.graph.topology import Topology
 
-pytestmark = pytest.mark.matrix
+pytestmark = [pytest.mark.matrix, pytest.mark.share(2)]
 
 TURNS = 4
 ROUNDS = 4

@@ -35,7 +35,6 @@ from streamsrt.wire.records.columns import LazyColumns
 from streamsrt.wire.records.encoding import encode_records
 from streamsrt.wire.records.uniform import RECORDS_MIN
 from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole
-from tests.tools.native import compiled
 
 T0 = 1_700_000_000_000
 ROOT = Path(__file__).resolve().parents[3]
@@ -363,8 +362,7 @@ class TestNumbers:
 
 
 @pytest.mark.slow
-def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path: Path) -> None:
-    compiled(tmp_path)
+def test_the_loops_are_found_unless_they_are_not_wanted(native_folder: Path) -> None:
     program = (
         "from streamsrt.avro import kernels as avro; from streamsrt.wire import kernels as records; "
         "from topology.spec import model_reading as models; "
@@ -372,7 +370,7 @@ def test_the_loops_are_found_unless_they_are_not_wanted(loops: Native, tmp_path:
     )
 
     def said(**more: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "STREAMSRT_PURE": "0", **more}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{native_folder}", "STREAMSRT_PURE": "0", **more}
         command = [sys.executable, "-c", program]
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 

@@ -230,11 +230,12 @@ def test_workers_without_the_package_are_named(tmp_path: Path) -> None:
     python.chmod(0o755)
     code = (
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from streamsrt.backfill.spark.session import _environment, quiet\n"
+        "from streamsrt.backfill.spark.session import QUICK_START, _environment, quiet\n"
         f"from pathlib import Path\nos.chdir({str(packages)!r})\n"
         f"with _environment(Path({str(tmp_path / 'java')!r}), local=False), quiet():\n"
         "    from pyspark.sql import SparkSession\n"
-        "    spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "    settings = {'spark.ui.enabled': 'false', **QUICK_START}\n"
+        "    spark = SparkSession.builder.master('local[1]').config(map=settings).getOrCreate()\n"
         "from streamsrt.cli import main\nsys.exit(main())"
     )
     ended = subprocess.run(

@@ -1,6 +1,6 @@
 """A thousand seeds with ``group.protocol=classic``, and with members that change between both protocols.
 
-A run has an eighth of them, another one each time, and with ``--full`` all.
+A run has a sixteenth of them, another one each time, and with ``--full`` all.
 
 A seed that fails says how to repeat it; it becomes a test of its own in ``test_found.py``.
 """
@@ -89,7 +89,7 @@ def test_they_are_a_thousand() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.share(8)
+@pytest.mark.share(16)
 @pytest.mark.parametrize(("group", "first"), PARTS)
 def test_the_seeds_of_a_thousand(group: Group, first: int) -> None:
     simulate(group, range(first, first + _AT_ONCE))

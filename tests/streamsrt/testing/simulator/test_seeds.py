@@ -1,6 +1,6 @@
 """A thousand seeds: five programs, both guarantees, everything that can go wrong at once.
 
-A run has an eighth of them, another one each time, and with ``--full`` all.
+A run has a sixteenth of them, another one each time, and with ``--full`` all.
 
 A seed that fails says how to repeat it; it becomes a test of its own in ``test_found.py``.
 
@@ -35,7 +35,7 @@ def test_they_are_a_thousand() -> None:
     assert _AT_ONCE * (len(_parts(_EXACTLY_ONCE)) + len(_parts(_AT_LEAST_ONCE))) == 1_000
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(16)
 @pytest.mark.parametrize(("name", "first"), _parts(_EXACTLY_ONCE))
 def test_exactly_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
@@ -84,7 +84,7 @@ def test_exactly_once_out_of_caches(first: int, monkeypatch: pytest.MonkeyPatch)
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(16)
 @pytest.mark.parametrize(("name", "first"), _parts(_AT_LEAST_ONCE))
 def test_at_least_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
