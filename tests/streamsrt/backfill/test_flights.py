@@ -17,11 +17,13 @@ def test_backfill_then_live_is_one_live_run(any_scene: Scene) -> None:
 
 
 @pytest.mark.spark
-def test_backfill_by_spark_then_live_is_one_live_run(spark: object, scene: Scene) -> None:
-    """The hand-over does not know who has computed what it writes: with the other engine it is on Apache Kafka, too."""
+@pytest.mark.share(2)
+def test_backfill_by_spark_then_live_is_one_live_run(spark: object, any_scene: Scene) -> None:
+    """The hand-over does not know who has computed what it writes: a run has one broker here, and both with the other
+    engine."""
     from streamsrt.backfill.spark.engine import SparkEngine
 
-    assert_one_live_run(scene, SparkEngine(), departures(2_000), archived=1_200, logged=300)
+    assert_one_live_run(any_scene, SparkEngine(), departures(2_000), archived=1_200, logged=300)
 
 
 def test_without_state_files_the_application_restores_from_the_changelogs(scene: Scene) -> None:
