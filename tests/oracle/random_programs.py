@@ -144,11 +144,14 @@ class RandomProgram:
         return found[-1] if self.chance(0.5) else self.random.choice(found)
 
 
-def case_of(seed: int) -> Case:
-    """The case of a seed."""
+def case_of(seed: int, *, of_one_topic: bool = False) -> Case:
+    """The case of a seed. ``of_one_topic``: the program reads a single topic, as a stream."""
     random = Random(seed)
     program = RandomProgram(random, unit=random.choice(UNITS))
-    _read(program)
+    if of_one_topic:
+        _stream(program)
+    else:
+        _read(program)
     operators = [*STREAM_OPERATORS, *TABLE_OPERATORS]
     for _ in range(random.randint(1, 7)):
         random.choice(operators)(program)
