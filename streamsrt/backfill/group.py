@@ -46,13 +46,7 @@ def check_new_group(
     committed = network.admin.committed(application_id)
     if not committed or (goes_on and is_handed_over(committed)):
         return
-    marks = [mark for mark in map(parse_mark, (offset.metadata for offset in committed.values())) if mark is not None]
-    running = next((mark for mark in marks if not mark.is_done), None)
-    if running is not None:
-        raise HandOverError(
-            f"backfill {running.backfill_id} of application {application_id!r} is being handed over: finish it with "
-            "streamsrt backfill commit --execute, or drop it with streamsrt backfill abort --execute"
-        )
+    check_no_hand_over(application_id, committed)
     steps = steps_to_replace(network, application_id, internal_topics, servers, "plan again")
     if goes_on:
         raise HandOverError(
@@ -63,6 +57,17 @@ def check_new_group(
         f"application {application_id!r} has committed offsets already, and a backfill is for one that is new: give "
         f"another --application-id. To replace its state: {steps}"
     )
+
+
+def check_no_hand_over(application_id: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Raises HandOverError where these offsets have the mark of a hand-over that began."""
+    for mark in marks_of(committed).values():
+        if mark is not None and not mark.is_done:
+            raise HandOverError(
+                f"backfill {mark.backfill_id} of application {application_id!r} is being handed over: finish it with "
+                "streamsrt backfill commit --execute, or drop it with streamsrt backfill abort --execute, with the --dir "
+                "that it began with"
+            )
 
 
 def steps_to_replace(network: Network, application_id: str, topics: Iterable[str], servers: str, last: str) -> str:

@@ -20,7 +20,7 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamsrt.backfill.errors import HandOverError, PlanError
-from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of, steps_to_replace
+from streamsrt.backfill.group import check_no_hand_over, check_nobody_runs, is_handed_over, marks_of, steps_to_replace
 from streamsrt.backfill.installation import check_no_stores, install_bundles
 from streamsrt.backfill.kept_history import KeptLonger, configs_of, kept_longer
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
@@ -240,6 +240,7 @@ class HandOver:
         committed = self._network.admin.committed(self._plan.application_id)
         if not committed:
             return
+        check_no_hand_over(self._plan.application_id, committed)
         name, outputs = self._plan.application_id, sorted({log.topic for each in manifests for log in each.outputs})
         again = (
             f". That writes the outputs of the whole history into {', '.join(outputs)}, where readers find them again"

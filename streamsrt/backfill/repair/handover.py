@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from streamsrt.backfill.errors import HandOverError
-from streamsrt.backfill.group import check_nobody_runs, marks_of
+from streamsrt.backfill.group import check_no_hand_over, check_nobody_runs, marks_of
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep
 from streamsrt.backfill.log_writer import LogWriter
 from streamsrt.backfill.manifest import TaskManifest
@@ -82,12 +82,14 @@ class RepairHandOver(HandOver):
             )
 
     def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
+        committed = self._committed()
+        check_no_hand_over(self._plan.application_id, committed)
         moved = [
             f"{topic}-{partition}"
-            for (topic, partition), there in self._committed().items()
+            for (topic, partition), there in committed.items()
             if there != self._originals().get((topic, partition))
         ]
-        if moved or len(self._committed()) < len(self._originals()):
+        if moved or len(committed) < len(self._originals()):
             raise HandOverError(
                 f"application {self._plan.application_id!r} has run since the plan was made, or something else has "
                 f"committed its offsets ({', '.join(moved[:3]) or 'some are gone'}): the store would lack what it has read "

@@ -255,6 +255,23 @@ def test_an_application_with_offsets_of_its_own_is_left_alone(scene: Scene) -> N
         Backfill(scene.folder / "other", bootstrap_servers=scene.servers).plan(APPLICATION, application_id=ID)
 
 
+def test_a_second_backfill_waits_until_the_first_one_is_handed_over_or_dropped(scene: Scene) -> None:
+    first = computed(scene, 40)
+    second = Backfill(scene.folder / "other", bootstrap_servers=scene.servers)
+    second.plan(APPLICATION, application_id=ID)
+    second.run(InProcess())
+    with pytest.raises(Interrupted):
+        first.commit(on_step=dies_at("marked"))
+    mark = parse_mark(_metadata(scene)[0])
+    assert mark is not None
+    says = f"backfill {mark.backfill_id} of application '{ID}' is being handed over: .* with the --dir that it began"
+    for refused in (second.check_commit, second.commit):
+        with pytest.raises(HandOverError, match=says):
+            refused()
+    first.abort()
+    assert second.commit().step == "done"
+
+
 def test_an_abort_takes_back_marks_and_internal_topics(scene: Scene) -> None:
     backfill = computed(scene, 100)
     assert backfill.abort(execute=True) == []

@@ -299,11 +299,14 @@ def test_an_application_that_runs_or_has_run_since_is_refused(scene: Scene) -> N
         with pytest.raises(HandOverError, match=r"has run since the plan was made.*plan again"):
             attempt()
     again = computed(scene, "again", store=STORE)
+    beside = computed(scene, "beside", store=STORE)
     follow(to_replace(again), scene, steps=3)
     with pytest.raises(Interrupted):
         again.commit(on_step=dies_at("marked start"))
     with pytest.raises(BackfillRunningError):
         planned(scene, "third", store=STORE)
+    with pytest.raises(HandOverError, match=r"backfill \w+ of application 'repaired' is being handed over"):
+        beside.check_commit()
     scene.network.admin.commit(ID, {("departures", 0): OffsetAndMetadata(1)})
     with pytest.raises(HandOverError, match="were changed while store 'delays-per-hour' was being written"):
         again.commit()
