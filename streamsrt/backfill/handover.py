@@ -535,7 +535,7 @@ class HandOver:
             # A killed attempt may have left a transaction open: readers of outputs would wait for its end.
             self._writer.take_over()
             ours = self._marks_to_drop()
-        topics = sorted(self._network.admin.topics(self.state.created_topics)) if self.state.created_topics else []
+        topics = self._created_topics()
         actions = [f"delete topic {name}" for name in topics]
         if ours:
             actions.append(f"delete group {self._plan.application_id} with the marks of this backfill")
@@ -548,6 +548,13 @@ class HandOver:
         if execute:
             self._take_back(topics, delete_group=bool(ours))
         return actions
+
+    def _created_topics(self) -> list[str]:
+        """The topics that this hand-over has created. Those that were created again since are another one's."""
+        names, ids = self.state.created_topics, self.state.topic_ids
+        there = self._network.admin.topics(names) if names else {}
+        here = {name: topic.topic_id.hex() for name, topic in sorted(there.items())}
+        return [name for name, topic_id in here.items() if ids.get(name, topic_id) == topic_id]
 
     def _marks_to_drop(self) -> list[BackfillMark]:
         """The marks of this backfill. Raises HandOverError if there is anything else."""

@@ -193,7 +193,7 @@ class RepairHandOver(HandOver):
             self._writer.take_over()
             self._check_unrepaired()
             marked = self._marked(self._committed_so_far())
-        topics = sorted(self._network.admin.topics(self.state.created_topics)) if self.state.created_topics else []
+        topics = self._created_topics()
         actions = [
             f"delete topic {name}: unless this is committed again, the application starts with store "
             f"{self._repair.store} empty"
