@@ -36,8 +36,8 @@ class CommittedOffset:
     order: int = field(default=0, compare=False)
 
     def is_of_another_topic(self, topic: TopicImage | None) -> bool:
-        """Whether the topic that has the name now was created after the commit. None: there is none."""
-        return topic is not None and self.topic_id not in {NO_TOPIC_ID, topic.id}
+        """Whether the topic of the commit is gone. ``topic``: the one that has its name now; None: there is none."""
+        return self.topic_id != NO_TOPIC_ID and (topic is None or topic.id != self.topic_id)
 
 
 GroupOffsets = Mapping[str, Mapping[int, CommittedOffset]]

@@ -5,7 +5,7 @@
 2. Whether a client may commit or fetch at all is decided by the type of the group (``fencing``); a refusal is for all
    partitions.
 3. One partition's error does not keep the others from being committed.
-4. An offset of a topic that was deleted and created again since is none: the new topic has records of its own.
+4. An offset of a topic that was deleted since is none, also if the topic was created again: that has records of its own.
 5. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT where an open transaction has one that does not count yet.
 """
 
@@ -135,7 +135,7 @@ def fetch(
     else:
         readable = _Readable.of(request.group_id, offsets, image, require_stable=stable)
         response = types.OffsetFetchResponse()
-        wanted = _all(readable.committed)
+        wanted = _all(readable)
         if request.topics is not None:
             wanted = [(topic.name, NO_TOPIC_ID, topic.partition_indexes) for topic in request.topics]
         for name, _, partitions in wanted:
@@ -161,7 +161,7 @@ def _fetch_group(
     answer.error_code = fetch_error(group, request)
     if answer.error_code != ErrorCode.NONE:
         return answer
-    wanted = _all(readable.committed)
+    wanted = _all(readable)
     if request.topics is not None:
         wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
     for name, topic_id, partitions in wanted:
@@ -181,12 +181,13 @@ def _fetch_group(
 _Wanted = list[tuple[str, bytes, list[int]]]
 
 
-def _all(committed: GroupOffsets) -> _Wanted:
+def _all(readable: _Readable) -> _Wanted:
     found: _Wanted = []
-    for name in sorted(committed):
-        partitions = committed[name]
-        topic_id = next(iter(partitions.values())).topic_id
-        found.append((name, topic_id, sorted(partitions)))
+    for name, partitions in sorted(readable.committed.items()):
+        topic = readable.image.get(name)
+        kept = [partition for partition, offset in partitions.items() if not offset.is_of_another_topic(topic)]
+        if kept:
+            found.append((name, partitions[kept[0]].topic_id, sorted(kept)))
     return found
 
 

@@ -28,6 +28,7 @@
 ``spark_source``          state as a Spark data frame
 ``handover``              results into the cluster, exactly once, offsets last
 ``log_writer``            one partition's records into its log, exactly once
+``written_logs``          whether logs that a hand-over has written are still there
 ``parquet_files``         what the columns of Parquet files must be
 ``record_sizes``          checks that topics take every record
 ``odd_times``             checks times of records: in other units, in the future, or such that topics don't take them

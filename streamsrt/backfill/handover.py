@@ -1,13 +1,16 @@
 """Handing a finished backfill over to the live application, in steps that may be interrupted anywhere.
 
-1. ``marked``: the group has no members and no offsets; internal topics are made; where each log ends is written down; the
-   start offsets are committed with the mark "running", on which no instance starts.
+1. ``marked``: the group has no members and no offsets; attempts that began earlier, of any backfill of the application,
+   can't write any more; internal topics are made; where each log ends is written down; the start offsets are committed with
+   the mark "running", on which no instance starts.
 2. ``written``: changelogs and outputs are in their logs, each exactly once.
 3. ``verified``: the changelogs, read back, are the tasks' state.
-4. ``fenced``: no earlier attempt can write any more; the group still has no members. State files are installed, where asked.
+4. ``fenced``: this attempt is still the one that may write; the group still has no members. State files are installed, where
+   asked.
 5. ``done``: the end offsets are committed with the mark "done", in one request. Before this nothing counts.
 
-Every step can be repeated. What was reached is written to ``handover.json`` after each, by a replaced file.
+Every step can be repeated. What was reached is written to ``handover.json`` after each, by a replaced file; the next attempt
+looks whether the cluster still has it.
 """
 
 from __future__ import annotations
@@ -27,13 +30,14 @@ from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLog
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
 from streamsrt.backfill.odd_times import check_record_times
 from streamsrt.backfill.plan import BackfillPlan, write_durably
-from streamsrt.backfill.planned_topics import check_outputs, check_source_topics
+from streamsrt.backfill.planned_topics import check_outputs, check_source_topics, topic_ids
 from streamsrt.backfill.record_sizes import check_record_sizes
 from streamsrt.backfill.verify import VerificationError, verify_changelogs, verify_results
+from streamsrt.backfill.written_logs import why_lost
 from streamsrt.client.interface import Network
-from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
+from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, ProducerFencedError, TopicPartition
 from streamsrt.errors import RequestFailedError, StreamsError
-from streamsrt.tasks.input.offset_metadata import done_metadata, running_metadata
+from streamsrt.tasks.input.offset_metadata import BackfillMark, done_metadata, running_metadata
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wording import counted
 
@@ -55,8 +59,12 @@ class HandOverState(BaseModel):
     created_topics: tuple[str, ...] = ()
     starts: dict[str, int] = Field(default_factory=dict)
     ends: dict[str, int] = Field(default_factory=dict)
+    topic_ids: dict[str, str] = Field(default_factory=dict)
+    """Of the topics that are written, as far as the broker gives them ids."""
     transactions: bool = True
     """Whether logs are written in transactions; it stays as it began."""
+    transactional_id: str = ""
+    """Under which they are written; empty: under one of this plan alone."""
     state_dirs: tuple[str, ...] = ()
     """Where state files were being installed."""
     places_compared: bool = False
@@ -80,8 +88,16 @@ def load_state(directory: Path, plan: BackfillPlan) -> HandOverState:
 
 
 def writer_group(plan: BackfillPlan) -> str:
-    """The group, and the transactional id, under which a backfill writes to logs."""
+    """The group that counts what a backfill has written to logs."""
     return f"{plan.application_id}-backfill-{plan.id}"
+
+
+def transactional_id(plan: BackfillPlan, state: HandOverState) -> str:
+    """Under which a backfill writes. All of one application share it, so that only the latest attempt can. A hand-over goes
+    on with the one that it began with."""
+    if state.step != "none":
+        return state.transactional_id or writer_group(plan)
+    return f"{plan.application_id}-backfill"
 
 
 class HandOver:
@@ -98,7 +114,8 @@ class HandOver:
         self.state = load_state(directory, plan)
         if self.state.step == "none":
             transactions = isinstance(writer, TransactionalLogWriter)
-            self.state = self.state.model_copy(update={"transactions": transactions})
+            name = transactional_id(plan, self.state)
+            self.state = self.state.model_copy(update={"transactions": transactions, "transactional_id": name})
 
     def _reach(self, step: Step, text: str, **changes: object) -> None:
         self._save(step=step, **changes)
@@ -126,7 +143,13 @@ class HandOver:
             self._complete()
             return self.state
         try:
-            return self._go_on(state_dir)
+            self._go_on(state_dir)
+        except ProducerFencedError as error:
+            raise HandOverError(
+                f"another commit or abort of a backfill of application {self._plan.application_id!r} has begun since this "
+                "one did, or a transaction of this one took too long: it writes nothing more. If no other backfill was "
+                "handed over meanwhile, do this again"
+            ) from error
         except (HandOverError, VerificationError) as error:
             written = self._written_outputs() if _ABORT in str(error) else ""
             if not written:
@@ -135,14 +158,22 @@ class HandOver:
                 f"{error}. An abort leaves what is in {written} already, and a commit after it writes these outputs again, "
                 "from their beginning: readers find them twice"
             ) from error
+        self._complete()
+        return self.state
 
-    def _go_on(self, state_dir: Path | None) -> HandOverState:
+    def _go_on(self, state_dir: Path | None) -> None:
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
         self._check_topics(manifests)
         self._check_times(manifests)
         if state_dir is not None and self._before("marked"):
             self._check_state_dir(manifests, state_dir)
+        # Another one that is under way is let alone.
+        self._check_marks(self._committed_so_far())
+        self._writer.take_over()
+        if self._was_completed():
+            return
+        self._check_logs()
         if self._before("marked"):
             self._prepare(manifests)
         # Of the topics that were just made as well, and before anything is written.
@@ -157,23 +188,41 @@ class HandOver:
             topics = {topic.name: topic for topic in self._plan.internal_topics}
             count = verify_changelogs(self._network, self._directory, manifests, topics, starts, ends, _now_ms())
             self._reach("verified", f"{count} changelog records read back, digests equal")
-        self._writer.fence(targets)
+        self._writer.check_written(targets)
         check_nobody_runs(self._network, self._plan.application_id)
         if state_dir is not None:
             self._install(manifests, ends, state_dir)
         if self._before("fenced"):
             self._reach("fenced", "no other attempt can write any more")
         self._commit_ends(manifests)
-        self._complete()
-        return self.state
 
     def _was_completed(self) -> bool:
         """Whether the end offsets are committed, but the last step was not reached. The application may have run since."""
-        return self.state.step == "fenced" and self._is_handed_over()
+        if self.state.step != "fenced" or not self._is_handed_over():
+            return False
+        # Otherwise these are offsets of an application that was started without this backfill.
+        return self._why_lost(may_be_longer=True) is None
+
+    def _committed_so_far(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets of the group, without those of a transaction that is undecided: a killed attempt may have left one."""
+        return self._network.admin.committed(self._plan.application_id, require_stable=False)
+
+    def _why_lost(self, *, may_be_longer: bool = False) -> str | None:
+        """What of that which earlier attempts have written is not there any more; None if all is."""
+        if self._before("marked"):
+            return None
+        internal = {topic.name for topic in self._plan.internal_topics}
+        ends = _by_partition(self.state.ends)
+        return why_lost(self._network, internal, self.state.topic_ids, ends, may_be_longer=may_be_longer)
+
+    def _check_logs(self) -> None:
+        lost = self._why_lost()
+        if lost is not None:
+            raise HandOverError(lost)
 
     def _is_handed_over(self) -> bool:
         """Whether the group has an offset at the end of each input, or behind it, and no mark "running" of any backfill."""
-        committed = self._network.admin.committed(self._plan.application_id)
+        committed = self._committed_so_far()
         if any(mark is not None and not mark.is_done for mark in marks_of(committed).values()):
             return False
         return all(tp in committed and committed[tp].offset >= end for tp, (_, end) in self._inputs().items())
@@ -233,6 +282,7 @@ class HandOver:
             self._check_empty([(name, index) for name, count in present.items() for index in range(count)])
             for kept in self._kept_longer(manifests):
                 self._report("none", f"would keep history: {kept}")
+        self._check_logs()
         self._check_sizes(manifests)
         self._check_times(manifests)
 
@@ -299,6 +349,7 @@ class HandOver:
             step="marked",
             created_topics=tuple(sorted({*self.state.created_topics, *created})),
             starts={f"{topic}-{partition}": offset for (topic, partition), offset in starts.items()},
+            topic_ids=topic_ids(self._network, [topic.name for topic in self._plan.internal_topics]),
         )
 
     def _kept_longer(self, manifests: Sequence[TaskManifest]) -> list[KeptLonger]:
@@ -352,21 +403,27 @@ class HandOver:
         found = self._network.admin.list_offsets(dict.fromkeys(partitions, LATEST))
         return {tp: found[tp].offset for tp in partitions}
 
-    def _commit_marks(self) -> None:
-        """Commits the start offsets with the mark, unless it is there."""
-        committed = marks_of(self._network.admin.committed(self._plan.application_id))
-        ours = [mark for mark in committed.values() if mark is not None and mark.backfill_id == self._plan.id]
-        if len(ours) != len(committed):
+    def _check_marks(self, there: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raises HandOverError if these offsets of the group are not this backfill's."""
+        if self._before("marked"):
+            check_no_hand_over(self._plan.application_id, there)
+        elif any(mark is None or mark.backfill_id != self._plan.id for mark in marks_of(there).values()):
             raise HandOverError(
                 f"the group of {self._plan.application_id!r} has offsets that are not of backfill {self._plan.id}: "
                 "another backfill "
                 "or the application itself committed them. Find out which; streamsrt backfill abort --execute drops "
                 "this one"
             )
-        if committed and any(mark.is_done for mark in ours):
+
+    def _commit_marks(self) -> None:
+        """Commits the start offsets with the mark."""
+        there = self._network.admin.committed(self._plan.application_id)
+        self._check_marks(there)
+        if any(mark is not None and mark.is_done for mark in marks_of(there).values()):
             return
         metadata = running_metadata(self._plan.id)
-        self._commit_offsets({tp: OffsetAndMetadata(start, metadata) for tp, (start, _) in self._inputs().items()})
+        marked = {tp: OffsetAndMetadata(start, metadata) for tp, (start, _) in self._inputs().items()}
+        self._commit_offsets(marked, there)
 
     def _inputs(self) -> dict[TopicPartition, tuple[int, int]]:
         """The first and the end offset of everything that the live tasks read."""
@@ -378,9 +435,26 @@ class HandOver:
                 found[repartition.topic_partition] = (0, 0)
         return found
 
-    def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def _commit_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        there: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Commits offsets of the group, which has those that were seen ``there``. Raises HandOverError if it has others."""
+
+        def check() -> None:
+            check_nobody_runs(self._network, self._plan.application_id)
+            if self._committed_so_far() != there:
+                raise HandOverError(
+                    f"the offsets of {self._plan.application_id!r} have just been changed by something else: find out by "
+                    "what, then do this again"
+                )
+            self._check_logs()
+
         try:
-            self._network.admin.commit(self._plan.application_id, offsets)
+            self._writer.commit_offsets(self._plan.application_id, offsets, check)
+        except (HandOverError, ProducerFencedError):
+            raise
         except StreamsError as error:
             check_nobody_runs(self._network, self._plan.application_id)
             raise HandOverError(f"offsets of {self._plan.application_id!r} can't be committed: {error}") from error
@@ -409,7 +483,8 @@ class HandOver:
             ends[f"{target.topic}-{target.partition}"] = self._writer.write(target)
             self._report("marked", f"{target.topic}-{target.partition}: {target.records} records")
         total = sum(target.records for target in targets)
-        self._reach("written", f"{total} records are in changelogs and outputs", ends=ends)
+        ids = topic_ids(self._network, sorted({target.topic for target in targets})) | self.state.topic_ids
+        self._reach("written", f"{total} records are in changelogs and outputs", ends=ends, topic_ids=ids)
 
     def _install(self, manifests: Sequence[TaskManifest], ends: Mapping[TopicPartition, int], state_dir: Path) -> None:
         name = str(state_dir.absolute())
@@ -439,11 +514,12 @@ class HandOver:
         for tp, (_, end) in self._inputs().items():
             time_ms, operators = times.get(tp, (-1, {}))
             offsets[tp] = OffsetAndMetadata(end, done_metadata(self._plan.id, time_ms, operators))
-        self._commit_offsets(offsets)
+        there = self._network.admin.committed(self._plan.application_id)
+        self._check_marks(there)
+        self._commit_offsets(offsets, there)
 
     def _check_still_done(self) -> None:
-        committed = self._network.admin.committed(self._plan.application_id)
-        if not committed:
+        if not self._committed_so_far():
             raise HandOverError(
                 f"backfill {self._plan.id} was handed over, and the group of {self._plan.application_id!r} no longer "
                 "has offsets: it was deleted. Run streamsrt backfill abort --execute, then commit again"
@@ -453,16 +529,13 @@ class HandOver:
 
     def abort(self, *, execute: bool) -> list[str]:
         """Takes back what can be taken back: marks and internal topics; what that is, or would be. Raises HandOverError."""
-        committed = marks_of(self._network.admin.committed(self._plan.application_id))
-        ours = [mark for mark in committed.values() if mark is not None and mark.backfill_id == self._plan.id]
-        if any(mark.is_done for mark in ours) or (committed and len(ours) < len(committed)):
-            raise HandOverError(
-                f"backfill {self._plan.id} was handed over, or the group of {self._plan.application_id!r} has "
-                "offsets of another writer: there is nothing to abort. To start over, delete the group, its changelogs "
-                "and the state directories"
-            )
+        ours = self._marks_to_drop()
         check_nobody_runs(self._network, self._plan.application_id)
-        topics = sorted(self._network.admin.topics(self.state.created_topics)) if self.state.created_topics else []
+        if execute and not self._before("marked"):
+            # A killed attempt may have left a transaction open: readers of outputs would wait for its end.
+            self._writer.take_over()
+            ours = self._marks_to_drop()
+        topics = self._created_topics()
         actions = [f"delete topic {name}" for name in topics]
         if ours:
             actions.append(f"delete group {self._plan.application_id} with the marks of this backfill")
@@ -476,10 +549,26 @@ class HandOver:
             self._take_back(topics, delete_group=bool(ours))
         return actions
 
+    def _created_topics(self) -> list[str]:
+        """The topics that this hand-over has created. Those that were created again since are another one's."""
+        names, ids = self.state.created_topics, self.state.topic_ids
+        there = self._network.admin.topics(names) if names else {}
+        here = {name: topic.topic_id.hex() for name, topic in sorted(there.items())}
+        return [name for name, topic_id in here.items() if ids.get(name, topic_id) == topic_id]
+
+    def _marks_to_drop(self) -> list[BackfillMark]:
+        """The marks of this backfill. Raises HandOverError if there is anything else."""
+        committed = marks_of(self._committed_so_far())
+        ours = [mark for mark in committed.values() if mark is not None and mark.backfill_id == self._plan.id]
+        if any(mark.is_done for mark in ours) or (committed and len(ours) < len(committed)):
+            raise HandOverError(
+                f"backfill {self._plan.id} was handed over, or the group of {self._plan.application_id!r} has "
+                "offsets of another writer: there is nothing to abort. To start over, delete the group, its changelogs "
+                "and the state directories"
+            )
+        return ours
+
     def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
-        if not self._before("marked"):
-            # A killed attempt may have left a transaction open: readers of outputs would wait for its end.
-            self._writer.fence(())
         failed = self._network.admin.delete_topics(topics) if topics else {}
         for error in failed.values():
             if error is not None:

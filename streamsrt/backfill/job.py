@@ -20,7 +20,15 @@ from streamsrt.backfill.copying.planning import Takeover, plan_takeover
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.full_disk import full_disk_said
-from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
+from streamsrt.backfill.handover import (
+    HandOver,
+    HandOverState,
+    OnStep,
+    Step,
+    load_state,
+    transactional_id,
+    writer_group,
+)
 from streamsrt.backfill.history_age import with_notes_on_age
 from streamsrt.backfill.installation import check_is_directory
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
@@ -345,9 +353,11 @@ class Backfill:
         with self._locked():
             state = load_state(self.directory, plan)
             transactions = transactions if state.step == "none" else state.transactions
-            group = writer_group(plan)
-            with connected(self._address(plan), transactional_id=group if transactions else None) as network:
-                writer = TransactionalLogWriter(network, group) if transactions else PlainLogWriter(network)
+            name = transactional_id(plan, state) if transactions else None
+            with connected(self._address(plan), transactional_id=name) as network:
+                writer = (
+                    TransactionalLogWriter(network, writer_group(plan)) if transactions else PlainLogWriter(network)
+                )
                 kind = HandOver if plan.repair is None else RepairHandOver
                 yield kind(self.directory, plan, network, writer, on_step)
 

@@ -5,12 +5,14 @@
 2. :class:`PlainLogWriter` works without transactions. What lies behind the start is read and compared record by record;
    anything else there means that somebody else writes to the partition, and is refused. A log can't be cut back.
 3. :class:`TransactionalLogWriter` commits how far it came in the same transaction as the records, under a group of its own.
-   So nothing must be read, others may write to the partition, and an earlier attempt that is still alive is fenced.
+   So nothing must be read, and others may write to the partition.
+4. Its transactional id is that of the application: an attempt that began before, of whichever plan, is fenced, and can't
+   take over again. It also commits the offsets of the application: whoever stands still meanwhile loses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -58,14 +60,24 @@ class LogTarget:
 
 
 class LogWriter(Protocol):
-    """Writes targets."""
+    """Writes targets and offsets."""
+
+    def take_over(self) -> None:
+        """From here on no attempt that began earlier can write. Raises BrokerError."""
 
     def write(self, target: LogTarget) -> int:
         """Makes the log hold the target's records exactly once; the offset that follows the last one. Raises HandOverError,
         ProductionError, BrokerError; it may be called again then, also by another process."""
 
-    def fence(self, targets: Sequence[LogTarget]) -> None:
-        """From here on no earlier attempt can write to these partitions. Raises HandOverError where one has."""
+    def check_written(self, targets: Sequence[LogTarget]) -> None:
+        """Raises HandOverError unless these logs hold their records, and ProducerFencedError if another attempt has taken
+        over."""
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], check: Callable[[], None]
+    ) -> None:
+        """Commits offsets of a group without members, unless ``check`` raises: it is called as late as possible. Raises
+        BrokerError."""
 
 
 class PlainLogWriter:
@@ -73,6 +85,9 @@ class PlainLogWriter:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+
+    def take_over(self) -> None:
+        """Without transactions nobody can be fenced."""
 
     def write(self, target: LogTarget) -> int:
         present = self._present(target)
@@ -83,13 +98,19 @@ class PlainLogWriter:
             for batch, count in _parts(columns, limit):
                 self._network.producer.send(target.topic, target.partition, batch, count)
         self._network.producer.flush()
-        self.fence([target])
+        self.check_written([target])
         return target.start_offset + target.records
 
-    def fence(self, targets: Sequence[LogTarget]) -> None:
+    def check_written(self, targets: Sequence[LogTarget]) -> None:
         for target in targets:
             if self._present(target) != target.records:
                 raise _foreign(target, "there are more records than this backfill wrote")
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], check: Callable[[], None]
+    ) -> None:
+        check()
+        self._network.admin.commit(group_id, offsets)
 
     def _present(self, target: LogTarget) -> int:
         found = self._network.admin.list_offsets({target.topic_partition: LATEST})
@@ -119,7 +140,7 @@ class PlainLogWriter:
 
 
 class TransactionalLogWriter:
-    """A :class:`LogWriter` in transactions. ``network``: its producer has a transactional id of this backfill.
+    """A :class:`LogWriter` in transactions. ``network``: its producer has a transactional id of backfills.
 
     ``group``: where it keeps how many records of a partition are committed.
     """
@@ -127,16 +148,22 @@ class TransactionalLogWriter:
     def __init__(self, network: NetworkThread, group: str) -> None:
         self._network = network
         self._group = group
-        self._is_initialized = False
+
+    def take_over(self) -> None:
+        # Whatever an earlier attempt left undecided is decided when this returns: only then its position is known.
+        self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
 
     def write(self, target: LogTarget) -> int:
-        if not self._is_initialized:
-            # Whatever an earlier attempt left undecided is decided when this returns: only then its position is known.
-            self._initialize()
         # Of an abort that did not come to its end. A producer would wait for the topic until its time is over.
-        if target.topic_partition not in self._network.admin.list_offsets({target.topic_partition: LATEST}):
+        there = self._network.admin.list_offsets({target.topic_partition: LATEST}).get(target.topic_partition)
+        if there is None:
             raise _gone(target)
         done = self._committed(target)
+        if there.offset < target.start_offset + done:
+            raise HandOverError(
+                f"{target.topic}-{target.partition} ends at offset {there.offset}, and {done} records were written to it "
+                f"from offset {target.start_offset} on: they are gone. streamsrt backfill abort --execute, then commit again"
+            )
         waiting = waiting_bytes = 0
         limit = limits_of(self._network, [target.topic]).get(target.topic)
         for columns in target.columns(done):
@@ -150,15 +177,15 @@ class TransactionalLogWriter:
                 waiting = waiting_bytes = 0
         if waiting:
             self._commit(target, done)
-        # A commit is answered before it is carried out everywhere; an initialization is answered after.
-        self._initialize()
+        self._settle()
         return self._network.admin.list_offsets({target.topic_partition: LATEST}, read_committed=True)[
             target.topic_partition
         ].offset
 
-    def _initialize(self) -> None:
-        self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
-        self._is_initialized = True
+    def _settle(self) -> None:
+        """Waits until the last commit is carried out everywhere: it is answered before, an initialization is answered
+        after."""
+        self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S, again=True)
 
     def _commit(self, target: LogTarget, done: int) -> None:
         self._network.transactions.commit(
@@ -173,8 +200,8 @@ class TransactionalLogWriter:
         found = self._network.admin.committed(self._group, [target.topic_partition]).get(target.topic_partition)
         return 0 if found is None else found.offset
 
-    def fence(self, targets: Sequence[LogTarget]) -> None:
-        self._initialize()
+    def check_written(self, targets: Sequence[LogTarget]) -> None:
+        self._settle()
         for target in targets:
             if target.records and self._committed(target) != target.records:
                 raise HandOverError(
@@ -182,6 +209,21 @@ class TransactionalLogWriter:
                     "are committed: "
                     "the group that counts them was changed. streamsrt backfill abort --execute, then commit again"
                 )
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], check: Callable[[], None]
+    ) -> None:
+        transactions = self._network.transactions
+        transactions.send_offsets(group_id, offsets, _TRANSACTION_TIMEOUT_S)
+        try:
+            # An instance that starts from here on waits for the offsets. If this process stands still for longer than a
+            # transaction may take, the broker drops them.
+            check()
+        except BaseException:
+            transactions.abort(_TRANSACTION_TIMEOUT_S)
+            raise
+        transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=_TRANSACTION_TIMEOUT_S)
+        self._settle()
 
 
 def _records(batches: Iterator[RecordColumns]) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:

@@ -118,13 +118,19 @@ class Transacting(Protocol):
         """Raises what failed since the last :meth:`initialize`, if anything did: the error itself, or TransactionLostError
         if it was raised before."""
 
-    def initialize(self, timeout_s: float) -> None:
+    def initialize(self, timeout_s: float, *, again: bool = False) -> None:
         """Takes over the transactional id: the producer that had it is fenced, and its open transaction is decided on
-        return. Uncommitted output is dropped.
+        return. Uncommitted output is dropped. ``again``: only if no other producer has taken over since the last time.
 
-        Raises TransactionLostError when the time is up (it may be tried again), ConfigError (transaction.timeout.ms is
-        above what the broker allows), RequestFailedError (not authorized).
+        Raises TransactionLostError when the time is up (it may be tried again), ProducerFencedError (``again``),
+        ConfigError (transaction.timeout.ms is above what the broker allows), RequestFailedError (not authorized).
         """
+
+    def send_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
+    ) -> None:
+        """Sends offsets of a group without members into the transaction, which the next :meth:`commit` ends. Raises as
+        that."""
 
     def commit(
         self,

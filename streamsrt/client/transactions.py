@@ -69,12 +69,20 @@ class Transactions:
     def is_open(self) -> bool:
         return self._coordination.is_open or self._producer.is_pending
 
-    def initialize(self, timeout_s: float) -> None:
+    def initialize(self, timeout_s: float, *, again: bool = False) -> None:
         self._ready = False
         timeout_s = min(timeout_s, self._give_up_at - self._loop.time())
         if timeout_s <= 0:
             raise TransactionLostError("The application ends, and has waited for the cluster long enough.")
-        self._wait(self._initialize(timeout_s), timeout_s)
+        self._wait(self._initialize(timeout_s, again), timeout_s)
+        self._ready = True
+
+    def send_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
+    ) -> None:
+        self.check_ready()
+        self._ready = False
+        self._wait(self._send_offsets(group_id, offsets, "", -1, timeout_s), timeout_s)
         self._ready = True
 
     def commit(
@@ -148,11 +156,11 @@ class Transactions:
 
     # --------------------------------------------------------------------------------------------------- on the loop
 
-    async def _initialize(self, timeout_s: float) -> None:
+    async def _initialize(self, timeout_s: float, again: bool) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s
         self._ends.clear()
         self._producer.drop_all()
-        self._producer.restart(*await self._coordination.initialize(deadline))
+        self._producer.restart(*await self._coordination.initialize(deadline, again=again))
 
     async def _abort(self, timeout_s: float) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s

@@ -1,7 +1,9 @@
 """A dead letter as a value: what failed, where and why, whether it can be replayed, and whether it has been.
 
 1. All information about a letter is in its headers. Letters of Kafka Streams have fewer headers, but can be read, too.
-2. A mark says what was done with letters of its own partition. It comes after them, so retention deletes letters first.
+   Headers of the record itself say nothing, whatever their names are: they come before those that were added.
+2. A mark says what was done with letters of its own partition. It comes after them, so retention deletes letters first. It
+   is exactly as :class:`Mark` makes it: a mark of another topic that was processed and failed is a letter.
 3. Nothing here reads or writes.
 """
 
@@ -16,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from streamsrt.application import is_of_program
-from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX
+from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX, own_headers_of
 from streamsrt.wire.records import Headers, RecordColumns
 
 REPLAYED_HEADER = "__streamsrt.replayed.from"
@@ -218,27 +220,27 @@ def read_records(partition: int, columns: RecordColumns) -> Iterator[Letter | tu
     """The letters and the marks of a batch of a dead-letter topic, the marks with their partition."""
     headers = columns.headers or [()] * len(columns)
     for index, found in enumerate(headers):
-        outcome = next((value for name, value in found if name == MARK_HEADER), None)
-        if outcome is not None:
-            if (mark := _mark(outcome, columns.values[index])) is not None:
-                yield partition, mark
-            continue
-        yield _letter(partition, columns, index, found)
+        mark = _mark(columns.keys[index], columns.values[index], found)
+        yield _letter(partition, columns, index, found) if mark is None else (partition, mark)
 
 
-def _mark(outcome: bytes, value: bytes | None) -> Mark | None:
+def _mark(key: bytes | None, value: bytes | None, headers: Headers) -> Mark | None:
     """None for what nobody of us has written."""
+    if len(headers) != 1 or headers[0][0] != MARK_HEADER:
+        return None
     try:
         ranges = tuple((int(first), int(last)) for first, last in json.loads(value or b"[]"))
-        return Mark(LetterOutcome(outcome.decode()), ranges)
-    except (ValueError, TypeError):
+        mark = Mark(LetterOutcome((headers[0][1] or b"").decode()), ranges)
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
+    return mark if ranges and mark.key == key else None
 
 
 def _letter(partition: int, columns: RecordColumns, index: int, headers: Headers) -> Letter:
     details: dict[str, str] = {}
-    own: list[tuple[str, bytes | None]] = []
-    for name, value in headers:
+    count = own_headers_of(headers)
+    own: list[tuple[str, bytes | None]] = [*headers[:count]]
+    for name, value in headers[count:]:
         prefix = next((each for each in (ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX) if name.startswith(each)), None)
         if prefix is None:
             own.append((name, value))

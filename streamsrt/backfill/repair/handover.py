@@ -60,7 +60,8 @@ class RepairHandOver(HandOver):
 
     def _is_handed_over(self) -> bool:
         """Whether the application's own offsets are back."""
-        return not self._marked()
+        committed = self._of_inputs(self._committed_so_far())
+        return self._originals().keys() <= committed.keys() and not self._marked(committed)
 
     # ------------------------------------------------------------------------------------------------------------ checks
 
@@ -82,7 +83,7 @@ class RepairHandOver(HandOver):
             )
 
     def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
-        committed = self._committed()
+        committed = self._of_inputs(self._network.admin.committed(self._plan.application_id))
         check_no_hand_over(self._plan.application_id, committed)
         moved = [
             f"{topic}-{partition}"
@@ -137,11 +138,12 @@ class RepairHandOver(HandOver):
 
     # ----------------------------------------------------------------------------------------------------------- offsets
 
-    def _committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed now for the inputs of the replay."""
+    def _of_inputs(
+        self, committed: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Of the offsets of the group those for the inputs of the replay."""
         inputs = {topic for topic, _ in self._originals()}
-        found = self._network.admin.committed(self._plan.application_id)
-        return {tp: OffsetAndMetadata(at.offset, at.metadata) for tp, at in found.items() if tp[0] in inputs}
+        return {tp: OffsetAndMetadata(at.offset, at.metadata) for tp, at in committed.items() if tp[0] in inputs}
 
     def _originals(self) -> dict[TopicPartition, OffsetAndMetadata]:
         found = {}
@@ -150,36 +152,48 @@ class RepairHandOver(HandOver):
             found[topic, int(partition)] = OffsetAndMetadata(at.offset, at.metadata)
         return found
 
-    def _marked(self) -> list[TopicPartition]:
+    def _marked(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
         """The inputs with the mark of this repair."""
-        marks = marks_of(self._committed())
+        marks = marks_of(self._of_inputs(committed))
         return [tp for tp, mark in marks.items() if mark is not None and mark.backfill_id == self._plan.id]
 
-    def _commit_marks(self) -> None:
-        originals, ours, metadata = self._originals(), set(self._marked()), running_metadata(self._plan.id)
-        others = [tp for tp, at in self._committed().items() if tp not in ours and at != originals.get(tp)]
+    def _check_marks(self, there: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        committed, originals, ours = self._of_inputs(there), self._originals(), set(self._marked(there))
+        if self._before("marked"):
+            check_no_hand_over(self._plan.application_id, committed)
+            return
+        others = [tp for tp, at in committed.items() if tp not in ours and at != originals.get(tp)]
         if others:
             raise HandOverError(
                 f"the offsets of {self._plan.application_id!r} were changed while store {self._repair.store!r} was being "
                 f"written ({others[0][0]}-{others[0][1]}): the application ran. Its state is of two times now: replace it "
                 "with a backfill without --store"
             )
-        self._commit_offsets({tp: OffsetAndMetadata(at.offset, metadata) for tp, at in originals.items()})
+
+    def _commit_marks(self) -> None:
+        there = self._network.admin.committed(self._plan.application_id)
+        self._check_marks(there)
+        metadata = running_metadata(self._plan.id)
+        marked = {tp: OffsetAndMetadata(at.offset, metadata) for tp, at in self._originals().items()}
+        self._commit_offsets(marked, there)
 
     def _commit_ends(self, manifests: Sequence[TaskManifest]) -> None:
-        self._commit_offsets(with_new_times(self._originals(), manifests))
+        there = self._network.admin.committed(self._plan.application_id)
+        self._check_marks(there)
+        self._commit_offsets(with_new_times(self._originals(), manifests), there)
 
     # ------------------------------------------------------------------------------------------------------------- abort
 
     def abort(self, *, execute: bool) -> list[str]:
         """Takes back marks and the new changelog; what that is, or would be. Raises HandOverError."""
-        if self.state.step == "done" or self._was_completed():
-            raise HandOverError(
-                f"store {self._repair.store!r} of {self._plan.application_id!r} is repaired: there is nothing to abort"
-            )
+        self._check_unrepaired()
         check_nobody_runs(self._network, self._plan.application_id)
-        topics = sorted(self._network.admin.topics(self.state.created_topics)) if self.state.created_topics else []
-        marked = self._marked()
+        marked = self._marked(self._committed_so_far())
+        if execute and (marked or not self._before("marked")):
+            self._writer.take_over()
+            self._check_unrepaired()
+            marked = self._marked(self._committed_so_far())
+        topics = self._created_topics()
         actions = [
             f"delete topic {name}: unless this is committed again, the application starts with store "
             f"{self._repair.store} empty"
@@ -192,6 +206,12 @@ class RepairHandOver(HandOver):
             self._put_back(marked)
         return actions
 
+    def _check_unrepaired(self) -> None:
+        if self.state.step == "done" or self._was_completed():
+            raise HandOverError(
+                f"store {self._repair.store!r} of {self._plan.application_id!r} is repaired: there is nothing to abort"
+            )
+
     def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
         super()._take_back(topics, delete_group=delete_group)
         places_compared = self.state.places_compared
@@ -202,7 +222,8 @@ class RepairHandOver(HandOver):
     def _put_back(self, marked: Sequence[TopicPartition]) -> None:
         originals: Mapping[TopicPartition, OffsetAndMetadata] = self._originals()
         if marked:
-            self._commit_offsets({tp: originals[tp] for tp in marked})
+            there = self._network.admin.committed(self._plan.application_id)
+            self._commit_offsets({tp: originals[tp] for tp in marked}, there)
 
 
 def with_new_times(

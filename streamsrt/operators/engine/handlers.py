@@ -128,6 +128,18 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
     return DeadLetter(topic, context.source_key, context.source_value, timestamp, headers)
 
 
+def own_headers_of(headers: Headers) -> int:
+    """How many of a letter's headers, the first ones, are those of its record. They may have the same names as those that
+    were added, which are the last ones: the record of a dead-letter topic, for example, fails in its turn."""
+    names = [name for name, _ in headers]
+    first = f"{ERROR_HEADER_PREFIX}exception"
+    if first not in names:
+        return 0
+    index = len(names) - 1 - names[::-1].index(first)
+    # In any other order they are not ours, nor those of Kafka Streams.
+    return index if f"{ERROR_HEADER_PREFIX}topic" in names[index:] else 0
+
+
 def shortened(letter: DeadLetter) -> DeadLetter | None:
     """Returns the letter with less content, if it was too large; None if nothing more can be left out.
 
@@ -139,7 +151,8 @@ def shortened(letter: DeadLetter) -> DeadLetter | None:
     if letter.key:
         return letter._replace(key=None, headers=(*letter.headers, _omitted("key", len(letter.key))))
     ours = (ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX)
-    fields = tuple((name, value) for name, value in letter.headers if name.startswith(ours))
+    added = letter.headers[own_headers_of(letter.headers) :]
+    fields = tuple((name, value) for name, value in added if name.startswith(ours))
     kept = tuple((name, value[:_TEXT_BYTES_MAX] if value else value) for name, value in fields)
     left_out = _bytes(letter.headers) - _bytes(kept)
     return letter._replace(headers=(*kept, _omitted("headers", left_out))) if left_out else None

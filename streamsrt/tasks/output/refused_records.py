@@ -27,6 +27,7 @@ from streamsrt.operators.engine.handlers import (
     ErrorContext,
     ExceptionHandlers,
     HandlerResponse,
+    own_headers_of,
     shortened,
 )
 from streamsrt.tasks.output.record_collector import RecordCollector
@@ -118,7 +119,8 @@ class RefusedRecords:
         if (shorter := shortened(letter)) is None:
             return False
         self._send((shorter,))
-        if not any(name.startswith(OMITTED_HEADER_PREFIX) for name, _ in record.headers):
+        added = record.headers[own_headers_of(record.headers) :]
+        if not any(name.startswith(OMITTED_HEADER_PREFIX) for name, _ in added):
             self._collector.shortened_letters += 1
             self._collector.last_shortened = str(record.error)
         return True

@@ -190,6 +190,25 @@ class TestOffsets:
             topic = topic_id if version == 10 else "t"
             assert found == {"g": [(topic, 0, 5)], "h": [(topic, 1, 6)], "i": []}
 
+    def test_none_of_a_topic_that_was_deleted(self, broker: InProcessBroker) -> None:
+        for name in ("t", "u"):
+            broker.create(name)
+            broker.ask(commit("g", name, {0: 5}), 9)
+        broker.ask(types.DeleteTopicsRequest(topics=[], topic_names=["t"], timeout_ms=0), 5)
+
+        def found(topics: list[types.OffsetFetchRequest.OffsetFetchRequestTopics] | None) -> dict[str, list[int]]:
+            wanted = FetchGroup(group_id="g", topics=topics)
+            (group,) = broker.ask(types.OffsetFetchRequest(groups=[wanted]), 9).groups
+            return {topic.name: [each.committed_offset for each in topic.partitions] for topic in group.topics}
+
+        named = [FetchTopics(name=name, partition_indexes=[0]) for name in ("t", "u")]
+        for step in ("deleted", "restarted", "created again"):
+            if step == "restarted":
+                broker.restart()
+            elif step == "created again":
+                broker.create("t")
+            assert (found(None), found(named)) == ({"u": [5]}, {"t": [-1], "u": [5]}), step
+
     def test_deleting_offsets(self, broker: InProcessBroker) -> None:
         broker.create("t", 2)
         broker.ask(commit("g", "t", {0: 5, 1: 6}), 9)

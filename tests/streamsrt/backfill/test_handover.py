@@ -14,7 +14,7 @@ from streamsrt.application import load_application
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
-from streamsrt.backfill.handover import HANDOVER_FILE, load_state, writer_group
+from streamsrt.backfill.handover import HANDOVER_FILE, load_state, transactional_id, writer_group
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.planned_topics import check_source_topics
 from streamsrt.backfill.run_task import compute_task
@@ -199,7 +199,8 @@ def test_an_earlier_attempt_that_is_still_alive_is_fenced(scene: Scene) -> None:
     plan = backfill.status().plan
     with pytest.raises(Interrupted):
         backfill.commit(on_step=dies_at("marked delays-1"))
-    with connected(scene.servers, transactional_id=writer_group(plan)) as zombie:
+    used = transactional_id(plan, load_state(backfill.directory, plan))
+    with connected(scene.servers, transactional_id=used) as zombie:
         zombie.transactions.initialize(10.0)
         batch = encode_batch([b"XX"], [b"late"], [0], transactional=True)
         zombie.producer.send(f"{ID}-airlines-changelog", 0, batch, 1)
@@ -270,6 +271,123 @@ def test_a_second_backfill_waits_until_the_first_one_is_handed_over_or_dropped(s
             refused()
     first.abort()
     assert second.commit().step == "done"
+
+
+def replace_state(scene: Scene) -> None:
+    """The steps that an error lists."""
+    admin = scene.network.admin
+    topics = [name for name in admin.topics() if name.startswith(f"{ID}-")]
+    admin.delete_groups([ID])
+    admin.delete_topics(topics)
+    wait_until(lambda: not admin.topics(topics), "they are deleted")
+
+
+@pytest.mark.parametrize(
+    ("place", "transactions"), [("marked delays-2", True), ("written", True), ("fenced", True), ("fenced", False)]
+)
+def test_a_commit_whose_changelogs_were_deleted_meanwhile_does_not_go_on_behind_them(
+    scene: Scene, place: str, transactions: bool
+) -> None:
+    backfill = computed(scene, 100)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at(place), transactions=transactions)
+    internal = load_plan(backfill.directory).internal_topics
+    replace_state(scene)
+    gone = f"topic '{ID}-[^']*' is gone: streamsrt backfill abort --execute, then .* again"
+    for refused in (backfill.check_commit, backfill.commit):
+        with pytest.raises(HandOverError, match=gone):
+            refused()
+    # An instance that was started makes them again.
+    scene.network.admin.create_topics([NewTopic(name=topic.name, partitions=topic.partitions) for topic in internal])
+    again = "was deleted and created again since this hand-over began: streamsrt backfill abort --execute, then"
+    for refused in (backfill.check_commit, backfill.commit):
+        with pytest.raises(HandOverError, match=again):
+            refused()
+    # They are not this backfill's.
+    assert not any(action.startswith("delete topic") for action in backfill.abort())
+    left = scene.count("delays")
+    assert backfill.commit().step == "done"
+    expected = expected_counts(backfill)
+    assert record_counts(scene) == {**expected, "delays": expected["delays"] + left}
+    assert scene.run_live(ID).progress.processed_records == 0
+
+
+def test_an_application_that_ran_without_its_backfill_is_not_taken_for_handed_over(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("fenced"))
+    replace_state(scene)
+    scene.run_live(ID)
+    with pytest.raises(HandOverError, match="another backfill or the application itself committed them"):
+        backfill.commit()
+
+
+def test_a_log_that_lost_its_last_records_is_noticed(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("written"))
+    path = backfill.directory / HANDOVER_FILE
+    state = load_state(backfill.directory, load_plan(backfill.directory))
+    name = max(state.ends, key=lambda name: state.ends[name])
+    longer = state.model_copy(update={"ends": {**state.ends, name: state.ends[name] + 1}})
+    path.write_text(longer.model_dump_json())
+    with pytest.raises(HandOverError, match=f"{name} ends at offset {state.ends[name]}, .* its last records are gone"):
+        backfill.commit()
+    path.write_text(state.model_dump_json())
+    assert backfill.commit().step == "done"
+
+
+@pytest.mark.parametrize("place", ["marked start", f"marked {ID}-delays-per-hour-changelog-1", "verified", "fenced"])
+def test_a_commit_that_hung_writes_nothing_after_another_backfill_was_handed_over(scene: Scene, place: str) -> None:
+    first = computed(scene, 100)
+    scene.load(departures(50, start=5_000))
+    second = Backfill(scene.folder / "other", bootstrap_servers=scene.servers)
+    second.plan(APPLICATION, application_id=ID)
+    second.run(InProcess())
+    step, _, text = place.partition(" ")
+    seen: list[object] = []
+
+    def hangs(reached: str, said: str) -> None:
+        if reached == step and said.startswith(text) and not seen:
+            replace_state(scene)
+            assert second.commit().step == "done"
+            seen.append((scene.network.admin.committed(ID), record_counts(scene)))
+
+    says = (
+        "offsets that are not of backfill" if step == "fenced" else "another commit or abort of a backfill .* has begun"
+    )
+    with pytest.raises(HandOverError, match=says):
+        first.commit(on_step=hangs)
+    assert [(scene.network.admin.committed(ID), record_counts(scene))] == seen
+    assert scene.run_live(ID).progress.processed_records == 0
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+def test_a_commit_that_hung_while_the_state_was_replaced_commits_no_offsets(scene: Scene, transactions: bool) -> None:
+    backfill, seen = computed(scene, 100), False
+
+    def hangs(reached: str, _said: str) -> None:
+        nonlocal seen
+        if reached == "fenced" and not seen:
+            seen = True
+            replace_state(scene)
+
+    with pytest.raises(HandOverError, match=f"topic '{ID}-[^']*' is gone"):
+        backfill.commit(on_step=hangs, transactions=transactions)
+    assert scene.network.admin.committed(ID) == {}
+
+
+def test_a_hand_over_goes_on_with_the_transactional_id_that_it_began_with(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    plan, path = load_plan(backfill.directory), backfill.directory / HANDOVER_FILE
+    assert transactional_id(plan, load_state(backfill.directory, plan)) == f"{ID}-backfill"
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("written"))
+    state = load_state(backfill.directory, plan)
+    path.write_text(state.model_dump_json(exclude={"transactional_id", "topic_ids"}))
+    assert transactional_id(plan, load_state(backfill.directory, plan)) == writer_group(plan)
+    assert backfill.commit().step == "done"
+    assert record_counts(scene) == expected_counts(backfill)
 
 
 def test_an_abort_takes_back_marks_and_internal_topics(scene: Scene) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import streamsrt.cli
 from streamsrt.dead_letters.letters import (
+    MARK_HEADER,
     REPLAYED_HEADER,
     FailedRecord,
     Letter,
@@ -178,9 +179,74 @@ def test_marks_say_of_each_letter_what_was_done(sets: list[set[int]], outcome: L
         assert outcomes.of((1, offset)) is None
 
 
-def test_a_mark_of_somebody_else_says_nothing() -> None:
-    batch = encode_batch([None], [b"?"], [1], headers=[(("__streamsrt.letters.mark", b"eaten"),)])
-    assert [each for columns in decode_batches(batch) for each in read_records(0, columns)] == []
+@pytest.mark.parametrize(
+    ("key", "value", "outcome", "more"),
+    [
+        (None, b"?", b"eaten", ()),
+        (b"replayed 0-3", b"[[0, 3]]", None, ()),
+        (b"replayed 0-3", b"[]", b"replayed", ()),
+        (b"replayed 0-3", b"[[0, Infinity]]", b"replayed", ()),
+        (b"replayed 0-3", b"[" * 100_000, b"replayed", ()),
+        (b"an order", b"[[0, 999999]]", b"replayed", ()),
+        (b"replayed 0-3", b"[[0, 3]]", b"replayed", ((REPLAYED_HEADER, b"dlq-3@0"),)),
+    ],
+)
+def test_a_mark_of_somebody_else_says_nothing(
+    key: bytes | None, value: bytes, outcome: bytes | None, more: Headers
+) -> None:
+    headers = ((MARK_HEADER, outcome), *more)
+    batch = encode_batch([key], [value], [1], headers=[headers])
+    (found,) = [each for columns in decode_batches(batch) for each in read_records(0, columns)]
+    assert isinstance(found, Letter)
+    assert not found.is_letter
+
+
+def test_a_mark_of_another_topic_that_failed_is_a_letter() -> None:
+    mark = mark_of(LetterOutcome.REPLAYED, range(4))
+    context = ErrorContext(
+        topic="orders-dlq",
+        partition=0,
+        offset=6,
+        node="n",
+        source_key=mark.key,
+        source_value=mark.value,
+        source_headers=mark.headers,
+    )
+    for letter in (letter_of(context), dead_letter(context, error_of("x"), "dlq"), shortened(letter_of(context))):
+        assert letter is not None
+        (found,) = read(letter)
+        assert found.is_letter
+        assert found.headers == mark.headers
+
+
+NAMES = (
+    "h",
+    *(f"__streams.errors.{name}" for name in ("exception", "topic", "offset", "omitted.value.bytes", "new")),
+    *(f"__streamsrt.letter.{name}" for name in ("node", "held", "response")),
+    MARK_HEADER,
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), st.none() | st.just(b"fail") | st.binary(max_size=3)), max_size=6),
+    st.booleans(),
+)
+def test_headers_of_the_record_come_back_whatever_their_names_are(
+    own: list[tuple[str, bytes | None]], of_java: bool
+) -> None:
+    context = ErrorContext(
+        topic="orders", partition=1, offset=17, node="n", source_key=b"k", source_value=b"v", source_headers=tuple(own)
+    )
+    (found,) = read(dead_letter(context, error_of("x"), "dlq") if of_java else letter_of(context))
+    assert found.headers == tuple(own)
+    assert found.origin == FailedRecord("orders", 1, 17)
+    assert found.error == "ValueError"
+    assert found.why_not_replayed() is None
+    short = shortened(letter_of(context))
+    assert short is not None
+    (without_value,) = read(short)
+    assert without_value.headers == tuple(own)
+    assert "its value was left out" in (without_value.why_not_replayed() or "")
 
 
 @pytest.mark.parametrize(
