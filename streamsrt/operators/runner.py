@@ -174,7 +174,7 @@ class Runner:
             RecordColumns([], [], [], 0, 0),
             iter(()),
         )
-        self.env.origin = self._origin
+        self.env.origin = lambda: place_in(*self._at)
         self._validate()
 
     def _validate(self) -> None:
@@ -336,10 +336,6 @@ class Runner:
             topic, partition, offset, *_ = metadata
             return RecordMetadata(topic, partition, offset)
         return place_in(*at) if at[1].keys else None
-
-    def _origin(self) -> RecordMetadata:
-        """Of the record that a generated function has come to."""
-        return place_in(*self._at)
 
     def _function(self, name: str, *, flush: bool) -> Generated | None:
         key = (name, flush, self._headers)
