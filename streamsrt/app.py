@@ -54,6 +54,7 @@ from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
 from streamsrt.runtime.results import ResultRecord, Results
 from streamsrt.runtime.stop_signals import stop_signals
 from streamsrt.runtime.task_table import task_table
+from streamsrt.runtime.topic_settings import refuse_topic_settings
 from streamsrt.runtime.topology_lock import locked
 from streamsrt.runtime.topology_version import LocalVersion, check_start
 from streamsrt.runtime.tuning import tune_process
@@ -610,6 +611,7 @@ class KafkaStreams(Queryable):
         try:
             network.start(config.default_api_timeout_ms / 1000)
             config = self._group_protocol.settle(config, network.admin)
+            refuse_topic_settings(config, network.admin)
             refuse_missing_topics(self.topology, config, network.admin)
             set_standbys_of_group(config, network)
             # Before joining: a member in the group would keep the backfill from ending.

@@ -34,6 +34,7 @@ from pydantic import (
 )
 
 from streamsrt.errors import ConfigError
+from streamsrt.wire.topic_settings import meant_setting
 from topology import serdes
 
 
@@ -377,7 +378,7 @@ class StreamsConfig(BaseModel):
 
     # Keys with a prefix
     topic_configs: dict[str, str] = Field(default_factory=dict)
-    """``topic.KEY``: settings for internal topics."""
+    """``topic.KEY``: settings for internal topics. At the start, the cluster is asked whether it takes them."""
     client_tags: dict[str, str] = Field(default_factory=dict)
     """``client.tag.KEY``: tags for rack-aware standbys."""
     app_configs: dict[str, Any] = Field(default_factory=dict)
@@ -440,6 +441,15 @@ class StreamsConfig(BaseModel):
     @classmethod
     def _find_serde(cls, value: object, info: ValidationInfo) -> object:
         return named_serde(_dotted(info.field_name or ""), value)
+
+    @field_validator("topic_configs", mode="after")
+    @classmethod
+    def _refuse_mistyped_topic_settings(cls, value: dict[str, str]) -> dict[str, str]:
+        """Other unknown ones may be those of the cluster, which judges them at the start."""
+        for key in value:
+            if (meant := meant_setting(key)) is not None:
+                raise ValueError(f"unknown setting 'topic.{key}': did you mean 'topic.{meant}'?")
+        return value
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_done(self) -> StreamsConfig:

@@ -229,10 +229,12 @@ def _epoch_refused(
         return StreamsTopologyFencedError(
             f"Group {group!r}: its topology is newer than epoch {epoch} ({name}).{detail} Start the newer version of the "
             "application; to go back to this one, run it with topology.epoch set to the group's epoch plus one "
-            "(`streamsrt topology diff NEWER THIS` says what happens to the running state)."
+            "(`streamsrt topology diff NEWER THIS` says what happens to the running state). If this is another application, "
+            "give it another application.id."
         )
     return StreamsInvalidTopologyEpochError(
-        f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{detail} An update needs topology.epoch "
-        f"set to the group's epoch plus one (`streamsrt groups describe {group} --view state` shows the group's); "
-        "`streamsrt topology diff OLD NEW` says what happens to the running state."
+        f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{detail} If this is another application, "
+        "give it another application.id. An update needs topology.epoch set to the group's epoch plus one (`streamsrt "
+        f"groups describe {group} --view state` shows the group's); `streamsrt topology diff OLD NEW` says what happens to "
+        "the running state."
     )

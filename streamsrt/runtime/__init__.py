@@ -37,6 +37,7 @@
 - ``supervisor``        ``num.stream.threads`` as processes: one supervisor, and a worker for each stream thread
 - ``task_metrics``      metrics of tasks, their nodes and their topics
 - ``task_table``        what the tasks of an instance are doing, as a table: for terminals and notebooks
+- ``topic_settings``    asks the cluster whether it takes the settings of internal topics
 - ``topology_lock``     a lock file with the agreed topology, which must match the topology that runs
 - ``topology_version``  which version of the topology ran last: with this state directory, and in the other members of
                         the group

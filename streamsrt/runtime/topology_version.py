@@ -24,9 +24,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.client.interface import Administering
@@ -35,6 +36,7 @@ from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, TopologyMismatchError
 from streamsrt.membership.shared_endpoints import shared_endpoint_text
+from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import GroupMembership
 from streamsrt.runtime.group_facts import settled_classic_group
 from streamsrt.runtime.left_records import refuse_left_records
@@ -190,19 +192,58 @@ def check_members(
     application_id: str, topology: Topology, described: types.StreamsGroupDescribeResponse.DescribedGroup
 ) -> None:
     """Raises TopologyMismatchError if a member of the group runs another topology with the same epoch, or if one of its
-    stores has other contents.
+    stores has other contents. Warns of a later version that has nothing in common with what they run.
 
     ``described``: the group's entry in the answer to StreamsGroupDescribe; one with an error has no members.
     """
     mine = digest_tag(topology)[TOPOLOGY_DIGEST]
+    is_other = is_other_application(application_id, topology, described)
     for member in described.members:
         theirs = {tag.key: tag.value for tag in member.client_tags}.get(TOPOLOGY_DIGEST, mine)
         if member.topology_epoch == topology.epoch and theirs != mine:
+            what = (
+                f"another application: {_NOTHING_SHARED}. Both have" if is_other else "another topology under the same"
+            )
             raise TopologyMismatchError(
                 f"Application {application_id!r}: {_member_name(member.member_id, member.client_host)} runs "
-                f"another topology under the same topology epoch {topology.epoch}. {_advice(topology.epoch + 1)}"
+                f"{what} topology epoch {topology.epoch}. {_advice(topology.epoch + 1)}"
             )
+    if is_other and described.topology is not None and described.topology.epoch < topology.epoch:
+        logger.warning(
+            "application %r: this version takes all tasks of the members of the group, as its topology epoch, %d, is later, "
+            "but seems to be another application: %s. If it is, stop it, and give it another application.id",
+            application_id,
+            topology.epoch,
+            _NOTHING_SHARED,
+        )
     check_origins(application_id, topology, _streams_members(described))
+
+
+def is_other_application(
+    application_id: str, topology: Topology, described: types.StreamsGroupDescribeResponse.DescribedGroup
+) -> bool:
+    """Whether members run what has no topic in common with this topology, of sources, repartition steps or stores. A
+    pattern may mean any topic."""
+    theirs = [] if described.topology is None else described.topology.subtopologies or []
+    mine = topology_metadata(topology, application_id).subtopologies
+    has_patterns = any(part.source_topic_regex for part in mine) or any(not _inputs(part) for part in theirs)
+    if not described.members or not theirs or has_patterns:
+        return False
+    return _topics(mine).isdisjoint(_topics(theirs))
+
+
+_Part: TypeAlias = types.StreamsGroupDescribeResponse.Subtopology | types.StreamsGroupHeartbeatRequest.Subtopology
+
+
+def _inputs(part: _Part) -> set[str]:
+    return {*part.source_topics, *(topic.name for topic in part.repartition_source_topics)}
+
+
+def _topics(parts: Iterable[_Part]) -> set[str]:
+    found: set[str] = set()
+    for part in parts:
+        found |= _inputs(part) | {topic.name for topic in part.state_changelog_topics}
+    return found
 
 
 def warn_of_shared_endpoint(described: types.StreamsGroupDescribeResponse.DescribedGroup, own: GroupMembership) -> None:
@@ -331,8 +372,12 @@ def _taken_over(last: StoreOutline, mine: StoreOutline | None) -> StoreOutline:
     return replace(last, version=mine.version, value_serde=serde, upcasts={})
 
 
+_NOTHING_SHARED = "the two have no source topic, repartition topic and store in common"
+
+
 def _advice(epoch: int, last: Path | None = None) -> str:
     return (
+        "If this is another application, give it another application.id. If it is a new version: "
         f"`streamsrt topology diff {last or 'OLD'} NEW` shows what happens to the running state; then run the new version "
         f"with topology.epoch={epoch}, or the unchanged old one."
     )

@@ -21,6 +21,7 @@ module                 what is in it
 ``client_tags``        client tags of streams groups (KIP-1071) that mean something to our members and to the bundled
                        broker
 ``features``           features of ApiVersions by which a broker announces what it supports beyond its API versions
+``topic_settings``     the settings of topics that Apache Kafka knows
 ``streams_user_data``  the user data of Java's Kafka Streams in a classic group: subscriptions and assignments
 ``compacted``          batches that lost records to compaction: the rest encoded again, everything else as it was
 ``packed``             a message as user data of the classic protocol: one byte, 0 plain or 1 compressed with zlib, and

@@ -10,6 +10,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,10 +28,12 @@ from streamsrt.client.values import (
     TopicPartition,
 )
 from streamsrt.errors import StreamsError
+from streamsrt.wire import types
 from streamsrt.wire.records import decode_batches, encode_batch
 
 _BASE_OFFSET = struct.Struct(">q")
 OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 @dataclass(slots=True)
@@ -320,6 +323,21 @@ class InProcessNetwork:
             for columns in decode_batches(batch)
             for row in zip(columns.keys, columns.values, strict=True)
         ]
+
+    def request(self, message: types.MetadataRequest) -> Future[types.MetadataResponse]:
+        """Answers at once which topics exist."""
+        answer: Future[types.MetadataResponse] = Future()
+        answered = types.MetadataResponse.MetadataResponseTopic
+        try:
+            there = self.admin.topics()
+        except StreamsError as error:
+            answer.set_exception(error)
+            return answer
+        codes = {each.name: 0 if each.name in there else UNKNOWN_TOPIC_OR_PARTITION for each in message.topics or ()}
+        answer.set_result(
+            types.MetadataResponse(topics=[answered(name=name, error_code=code) for name, code in codes.items()])
+        )
+        return answer
 
     def wait(self, timeout_s: float) -> bool:
         self.waits += 1

@@ -357,6 +357,52 @@ def test_settings_that_make_no_sense_are_refused(scene: Scene, values: dict[str,
         KafkaStreams(doubling(scene.source, scene.sink), {**scene.config(), **values}).run(timeout_s=PATIENCE_S)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("streams", "runs another application: the two have no source topic.* give it another application"),
+        ("classic", "topology epoch 0 does not fit the group.* give it another application"),
+    ],
+)
+def test_another_program_with_the_id_of_a_running_one_is_told_to_take_another_id(
+    scene: Scene, protocol: str, said: str
+) -> None:
+    other = Scene(scene.network, scene.address, scene.folder / "other")
+    config = {**other.config(group_protocol=protocol), "application.id": scene.application_id}
+    with scene.streams(group_protocol=protocol) as streams:
+        scene.write(*numbers(1))
+        wait_until(lambda: streams.progress.processed_records == 1, "it runs", timeout_s=PATIENCE_S)
+        with pytest.raises(UserError, match=said):
+            KafkaStreams(doubling(other.source, other.sink), config).run(timeout_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("topic.segment.bytes", "Invalid value abc for configuration segment.bytes"),
+        ("topic.vendors.own.setting", "Unknown topic config name: vendors.own.setting"),
+    ],
+)
+def test_what_the_cluster_refuses_of_internal_topics_leaves_no_trace_in_the_group(
+    scene: Scene, key: str, said: str, protocol: str
+) -> None:
+    def counting() -> Topology:
+        builder = StreamsBuilder()
+        numbers_in = builder.stream(scene.source, key=serdes.string, value=serdes.integer)
+        numbers_in.group_by_key().count(store="counts").to_stream().to(scene.sink, key=serdes.string, value=serdes.long)
+        return builder.build()
+
+    config = scene.config(group_protocol=protocol)
+    with pytest.raises(ConfigError, match=rf"the cluster refuses .* {key}=abc\. It said: {said}"):
+        KafkaStreams(counting(), {**config, key: "abc"}).run(timeout_s=PATIENCE_S)
+    scene.write(*numbers(1))
+    KafkaStreams(counting(), {**config, "topic.segment.bytes": 1_048_576}).run(until="quiet", timeout_s=PATIENCE_S)
+    with pytest.raises(ConfigError, match=said):
+        KafkaStreams(counting(), {**config, key: "abc"}).run(timeout_s=PATIENCE_S)
+    assert set(scene.network.admin.topics()) & {f"{scene.application_id}-judged-settings-changelog"} == set()
+
+
 def test_settings_reach_the_internal_topics(scene: Scene) -> None:
     builder = StreamsBuilder()
     numbers_in = builder.stream(scene.source, key=serdes.string, value=serdes.integer)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
+from coordinator.broker.config_definitions import TOPIC_CONFIGS
 from streamsrt.config import _INTS, _OF_THE_GROUP, StreamsConfig, known_keys
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import client_config, leader_settings, topology_settings
+from streamsrt.wire.topic_settings import TOPIC_SETTINGS, meant_setting
 from topology import serdes
 
 APP = {"application.id": "app"}
@@ -70,6 +73,25 @@ def test_values_may_be_text_durations_or_numbers() -> None:
     assert config.max_poll_interval_ms == 120_000
     assert config.state_dir == Path("/tmp/x")
     assert config.ssl_check_hostname is False
+
+
+@pytest.mark.parametrize("mistyped", [{"topic.retention.msx": 5}, {"topic.configs": {"retention.msx": 5}}])
+def test_a_mistyped_setting_of_internal_topics_is_refused_with_what_was_meant(mistyped: dict[str, Any]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown setting 'topic\.retention\.msx': did you mean 'topic\.retention\.ms'\?"
+    ):
+        StreamsConfig.of(APP, mistyped)
+
+
+def test_settings_of_other_brokers_topics_are_left_to_the_cluster() -> None:
+    theirs = {"confluent.tier.enable": "true", "redpanda.remote.read": "true", "retention.local.target.ms": "5"}
+    config = StreamsConfig.of(APP, {f"topic.{key}": value for key, value in theirs.items()})
+    assert config.topic_configs == theirs
+
+
+def test_every_setting_of_the_bundled_brokers_topics_is_known() -> None:
+    assert TOPIC_CONFIGS.keys() < TOPIC_SETTINGS
+    assert all(meant_setting(key) is None for key in TOPIC_SETTINGS)
 
 
 def test_keys_with_prefixes() -> None:

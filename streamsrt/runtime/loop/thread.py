@@ -353,6 +353,7 @@ class StreamThread:
         if may_start:
             self._manager.start_tasks(self._iteration_ms, member_id, epoch)
         self._manager.follow_sources(self._iteration_ms, member_id, epoch)
+        self._manager.changelog_watch.check(self._iteration_ms)
 
     def _process(self, limit_records: int) -> None:
         began_ns = time.monotonic_ns()

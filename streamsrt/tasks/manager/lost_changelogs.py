@@ -2,8 +2,9 @@
 
 1. The rows are then in the stores on disk only. Whoever assigns tasks creates the topic again, at once or with the next
    assignment. It would lack the rows, and the task's store would be wiped to match it: the instance ends before that.
-2. It shows in one of three ways: the topic is gone when a task starts; it is empty, although the store has rows and the
-   task's input was read before; or its end goes back between two commits.
+2. It shows in one of four ways: the topic is gone when a task starts, or while one runs, which is looked at from time to
+   time; it is empty, although the store has rows and the task's input was read before; or its end goes back between two
+   commits.
 3. Beside members of Java's Kafka Streams, a topic that was never there shows that the leader runs another topology: a leader
    creates the changelogs of its own topology before it assigns tasks.
 4. A store that has lost its rows together with the topic can't be told from one that never had any.
@@ -11,16 +12,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import CancelledError, Future
 
+from streamsrt.client.interface import Network
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 from streamsrt.errors import ChangelogLostError, StreamsError, TopologyMismatchError
 from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
 from topology.graph.nodes import Subtopology, internal_topic_name
+
+logger = logging.getLogger(__name__)
 
 PATIENCE_MS = 4_000
 """How long a topic has to be missing: brokers do not know a new topic at once."""
 JAVA_PATIENCE_MS = 10_000
+WATCH_INTERVAL_MS = 30_000
+_AGAIN_MS = 1_000
 
 
 def foreign_changelogs(group: str, created: Iterable[OwnedTask], missing: Collection[object]) -> StreamsError | None:
@@ -59,6 +69,64 @@ def missing_changelog(created: Iterable[OwnedTask], missing: Collection[object])
                         owned, spec.name, tp[0], f"was deleted, and store {spec.name} has rows up to offset {at}"
                     )
     return None
+
+
+class ChangelogWatch:
+    """Looks every :data:`WATCH_INTERVAL_MS` whether the changelogs of running tasks exist: without records, nothing else
+    would show that one is gone. Nobody waits for the answer."""
+
+    def __init__(self, network: Network, running: Callable[[], Collection[OwnedTask]]) -> None:
+        self._network = network
+        self._running = running
+        self._look_at_ms: int | None = None
+        self._answer: Future[types.MetadataResponse] | None = None
+        self._missing_since_ms: int | None = None
+
+    def check(self, now_ms: int) -> None:
+        """Asks if it is time to, or takes the answer. Raises ChangelogLostError for a topic that stays away: a broker that
+        has just started may not know it yet."""
+        if self._answer is not None:
+            if self._answer.done():
+                self._take(self._answer, now_ms)
+        elif self._look_at_ms is None:
+            self._look_at_ms = now_ms + WATCH_INTERVAL_MS
+        elif now_ms >= self._look_at_ms:
+            self._ask(now_ms)
+
+    def _ask(self, now_ms: int) -> None:
+        names = {
+            name
+            for owned in self._running()
+            for name in (*_changelogs(owned), *(topic for topic, _ in owned.task.source_partitions))
+        }
+        if not names:
+            self._look_at_ms = now_ms + WATCH_INTERVAL_MS
+            return
+        topics = [types.MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
+        self._answer = self._network.request(types.MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+
+    def _take(self, answer: Future[types.MetadataResponse], now_ms: int) -> None:
+        self._answer, self._look_at_ms = None, now_ms + WATCH_INTERVAL_MS
+        try:
+            found = answer.result().topics
+        except (StreamsError, CancelledError) as error:
+            logger.debug("it is not known whether changelogs exist: %s", error)
+            return
+        missing = {each.name for each in found if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        lost = missing_changelog(self._running(), missing)
+        if lost is None:
+            self._missing_since_ms = None
+            return
+        if self._missing_since_ms is None:
+            self._missing_since_ms = now_ms
+        if now_ms - self._missing_since_ms >= PATIENCE_MS:
+            raise lost
+        self._look_at_ms = now_ms + _AGAIN_MS
+
+
+def _changelogs(owned: OwnedTask) -> set[str]:
+    targets = (owned.task.restore_target(spec.name) for spec in owned.subtopology.stores if spec.has_own_changelog)
+    return {tp[0] for tp in targets if tp is not None}
 
 
 def emptied_changelog(owned: OwnedTask, store: str, tp: TopicPartition, at: int) -> ChangelogLostError:

@@ -54,6 +54,7 @@ from streamsrt.tasks.manager.group_input import GroupInput
 from streamsrt.tasks.manager.lost_changelogs import (
     JAVA_PATIENCE_MS,
     PATIENCE_MS,
+    ChangelogWatch,
     foreign_changelogs,
     missing_changelog,
 )
@@ -111,6 +112,7 @@ class TaskManager:
         self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
         self._finder = StartPositionFinder(settings, network, self._source_topics)
         self.group_input = GroupInput(settings.application_id, network, self._source_topics, self._finder)
+        self.changelog_watch = ChangelogWatch(network, self.running)
         self._awake = AwakeTasks()
         self._inputs = TaskInputs(
             network,
@@ -539,12 +541,7 @@ class TaskManager:
             logger.warning("task %s: %s was deleted and is no longer read", owned, tp[0])
             owned.task.note_high_watermark(*tp, -1)
 
-    def _begin(
-        self,
-        owned: OwnedTask,
-        found: StartPositions,
-        now_ms: int,
-    ) -> None:
+    def _begin(self, owned: OwnedTask, found: StartPositions, now_ms: int) -> None:
         starts, ends, positions = found.starts, found.ends, found.sources
         for spec in owned.subtopology.stores:
             tp = owned.task.restore_target(spec.name)

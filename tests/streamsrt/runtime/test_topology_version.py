@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from streamsrt.errors import StateError, TopologyMismatchError
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment
+from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership
 from streamsrt.runtime.topology_version import (
     LocalVersion,
@@ -117,6 +119,60 @@ def test_a_member_with_another_topology_under_the_same_epoch_is_refused() -> Non
         check_members("app", mine, fine)
     check_members("app", replace(mine, epoch=1), group(0, digest_tag(other)))
     check_members("app", mine, Response.DescribedGroup(group_id="app", error_code=69))
+
+
+def passing(topic: str | re.Pattern[str], epoch: int = 0) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(topic, key=serdes.string, value=serdes.string).to("out")
+    return builder.build(epoch=epoch).with_default_serdes()
+
+
+def running(topology: Topology) -> Response.DescribedGroup:
+    """A group whose only member runs this topology."""
+    told = [
+        Response.Subtopology(
+            subtopology_id=part.subtopology_id,
+            source_topics=part.source_topics,
+            state_changelog_topics=[Response.TopicInfo(name=each.name) for each in part.state_changelog_topics],
+        )
+        for part in topology_metadata(topology, "app").subtopologies
+    ]
+    found = group(topology.epoch, digest_tag(topology))
+    found.topology = Response.Topology(epoch=topology.epoch, subtopologies=told)
+    return found
+
+
+def test_another_application_is_told_to_take_another_id_first(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TopologyMismatchError) as raised:
+        check_members("app", passing("payments"), running(counting()))
+    said = str(raised.value)
+    assert "another application: the two have no source topic, repartition topic and store in common" in said
+    assert said.index("give it another application.id") < said.index("topology.epoch=1")
+    check_members("app", passing("payments", epoch=1), running(counting()))
+    assert (
+        "takes all tasks of the members of the group, as its topology epoch, 1, is later, but seems to be"
+        in caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (passing("words"), counting()),
+        (passing(re.compile("pay.*")), counting()),
+        (counting(), passing(re.compile("pay.*"))),
+    ],
+)
+def test_a_version_that_may_read_what_the_group_reads_is_no_other_application(
+    mine: Topology, theirs: Topology, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(TopologyMismatchError, match=r"another topology under the same topology epoch 0\. If "):
+        check_members("app", mine, running(theirs))
+    check_members("app", replace(mine, epoch=1), running(theirs))
+    check_members(
+        "app", passing("payments"), Response.DescribedGroup(group_id="app", topology=running(theirs).topology)
+    )
+    assert not caplog.text
 
 
 def test_another_instance_with_the_same_endpoint_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -26,6 +26,7 @@ from streamsrt.errors import (
 )
 from streamsrt.membership.values import NOTHING, Tasks
 from streamsrt.state.memory import MemoryStore
+from streamsrt.tasks.manager.lost_changelogs import WATCH_INTERVAL_MS
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import read_header
 from tests.coordinator.broker.odd_batches import CASES
@@ -379,6 +380,40 @@ def test_a_changelog_that_was_deleted_under_its_rows_ends_the_application(
         ChangelogLostError, match=r"task .*_0: .*app-counts-changelog was deleted.* offset 2.*state export"
     ):
         begin(rig, after_ms=2_000)
+
+
+def watch(rig: Rig, after_ms: int) -> None:
+    rig.clock_ms += after_ms
+    for _ in range(2):
+        rig.manager.changelog_watch.check(rig.clock_ms)
+
+
+def test_a_changelog_that_is_deleted_under_an_idle_task_ends_the_application_after_a_while(make_rig: MakeRig) -> None:
+    rig = with_state(make_rig)
+    watch(rig, 0)
+    watch(rig, WATCH_INTERVAL_MS)
+    logs = {tp: rig.network.logs.pop(tp) for tp in list(rig.network.logs) if tp[0] == CHANGELOG}
+    watch(rig, WATCH_INTERVAL_MS)
+    # A broker that has just started does not know it yet.
+    watch(rig, 3_000)
+    rig.network.logs |= logs
+    watch(rig, 3_000)
+    rig.network.is_away = True
+    watch(rig, WATCH_INTERVAL_MS)
+    rig.network.is_away = False
+    for tp in logs:
+        del rig.network.logs[tp]
+    watch(rig, WATCH_INTERVAL_MS)
+    with pytest.raises(ChangelogLostError, match=r"app-counts-changelog was deleted.* offset 2"):
+        watch(rig, 4_000)
+
+
+def test_a_broker_that_does_not_know_the_input_either_says_nothing_about_changelogs(make_rig: MakeRig) -> None:
+    rig = with_state(make_rig)
+    watch(rig, 0)
+    rig.network.logs.clear()
+    for _ in range(3):
+        watch(rig, WATCH_INTERVAL_MS)
 
 
 def test_a_missing_changelog_without_rows_is_waited_for(make_rig: MakeRig) -> None:
