@@ -129,6 +129,11 @@ class Connection:
         return len(self._in_flight)
 
     @property
+    def awaited(self) -> str:
+        """The request that waits for its response the longest; empty if none does."""
+        return self._in_flight[0].name if self._in_flight else ""
+
+    @property
     def is_expiring(self) -> bool:
         """Whether it is time for another connection (rule 6)."""
         return self._renew_at is not None and asyncio.get_running_loop().time() >= self._renew_at
@@ -243,16 +248,16 @@ class Connection:
         return future
 
     def _look(self) -> None:
-        """Gives up the connection if a request in flight is late."""
+        """Gives up the connection if a request in flight is late, also one that its sender no longer waits for."""
         now = asyncio.get_running_loop().time() + _CLOCK_S
-        awaited = [asked for asked in self._in_flight if not asked.future.done()]
-        for asked in awaited:
+        for asked in self._in_flight:
             if asked.expires_at <= now:
                 late = f"{self.address} did not answer {asked.name} in time"
-                asked.future.set_exception(RequestTimedOutError(f"{late}."))
+                if not asked.future.done():
+                    asked.future.set_exception(RequestTimedOutError(f"{late}."))
                 self._fail(DisconnectedError(f"{late}; the connection was closed."))
                 return
-        self._alarm.by(min((asked.expires_at for asked in awaited), default=None))
+        self._alarm.by(min((asked.expires_at for asked in self._in_flight), default=None))
 
     # -------------------------------------------------------------------------------------------- from the transport
 

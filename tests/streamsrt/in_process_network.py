@@ -10,6 +10,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -252,6 +253,16 @@ class InProcessAdmin:
         for tp, offset in before.items():
             self._network.logs[tp].start = offset
         return dict(before)
+
+    def begin_delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
+    ) -> Future[dict[TopicPartition, int]]:
+        future: Future[dict[TopicPartition, int]] = Future()
+        try:
+            future.set_result(self.delete_records(before, timeout_s=timeout_s))
+        except StreamsError as error:
+            future.set_exception(error)
+        return future
 
 
 class InProcessMember:
