@@ -222,17 +222,17 @@ class Cluster:
             raise RequestTimedOutError(self._who_is_awaited()) from error
 
     def _who_is_awaited(self) -> str:
-        waiting = sorted(
-            f"{slot.connection.address} has not answered {slot.connection.awaited} yet"
-            for (_, purpose), slot in self._slots.items()
-            if purpose not in _LONG_POLLS and slot.connection is not None and slot.connection.in_flight
-        )
+        waiting: dict[str, set[str]] = {}
+        for (_, purpose), slot in self._slots.items():
+            if purpose not in _LONG_POLLS and slot.connection is not None and slot.connection.in_flight:
+                waiting.setdefault(slot.connection.address, set()).add(slot.connection.awaited)
         failed = [str(endpoint.error) for endpoint in self._endpoints.values() if endpoint.error is not None]
-        said = "; ".join(dict.fromkeys(waiting)) or " ".join(dict.fromkeys(failed))
-        if not said:
-            asked = dict.fromkeys(f"{host}:{port}" for (host, port), _ in self._slots)
-            said = f"{' and '.join(asked) or 'no broker'} has not answered yet"
-        return f"{said.removesuffix('.')}. Check that the broker runs and is not overloaded."
+        if failed and not waiting:
+            return " ".join(dict.fromkeys(failed))
+        asked = dict.fromkeys(f"{host}:{port}" for (host, port), _ in self._slots)
+        said = [f"{address} has not answered {' and '.join(sorted(names))} yet" for address, names in waiting.items()]
+        said = said or [f"{' and '.join(asked) or 'no broker'} has not answered yet"]
+        return f"{'; '.join(said)}. Check that the broker runs and is not overloaded."
 
     async def send(
         self,
