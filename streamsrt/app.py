@@ -151,6 +151,11 @@ class KafkaStreams(Queryable):
     @property
     def progress(self) -> Progress:
         """What this instance does now; a snapshot that may be read from any thread."""
+        now, state = self._progress(), self._state
+        # What a processing thread told last was while it was at work.
+        return replace(now, state=state) if state in ENDED else now
+
+    def _progress(self) -> Progress:
         if self._processes is not None:
             return self._processes.summary.progress
         if self._loop is None:

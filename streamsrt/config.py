@@ -36,6 +36,7 @@ from pydantic import (
 from streamsrt.errors import ConfigError
 from streamsrt.wire.topic_settings import meant_setting
 from topology import serdes
+from topology.spec.names import is_legal
 
 
 def _to_ms(value: object) -> object:
@@ -475,6 +476,12 @@ class StreamsConfig(BaseModel):
                 f"statestore.cache.max.bytes={self.statestore_cache_max_bytes} leaves too little of cache.max.bytes="
                 f"{self.cache_max_bytes} for RocksDB, which gets the rest and needs {_LEAST_ROCKSDB_BYTES}: cache.max.bytes "
                 "is the budget of both. Raise it, or leave it out"
+            )
+        letters = self.errors_dead_letter_queue_topic_name
+        if letters is not None and not is_legal(letters):
+            raise ValueError(
+                f"errors.dead.letter.queue.topic.name={letters!r} can't be the name of a topic: use letters, digits, '.', "
+                "'_' and '-', but not '.' or '..' alone, and at most 249 characters"
             )
         if self.http_listen and not self.http_listen.rpartition(":")[0]:
             port = self.http_listen.removeprefix(":")

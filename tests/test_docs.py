@@ -24,6 +24,7 @@ import typer
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.entry import COMMANDS, command_line
 from streamsrt.config import known_keys
+from streamsrt.membership.statuses import ADVICE
 from streamsrt.queries.errors import InvalidStateStoreError
 from streamsrt.queries.values import Position, PositionBound, RangeQuery
 from tests.tools.import_graph import drawn
@@ -245,8 +246,8 @@ def test_commands_exist_with_their_options(page: Path) -> None:
         assert given <= options, f"streamsrt {name}"
 
 
-def spoken_commands(module: Path) -> Iterator[list[str]]:
-    """The words of each ``streamsrt`` command that a text of the module names, up to the end of its line or clause."""
+def texts(module: Path) -> Iterator[str]:
+    """The texts of a module, with "_" for what is put in; not its docstrings."""
     nodes = list(ast.walk(ast.parse(module.read_text())))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
@@ -258,6 +259,12 @@ def spoken_commands(module: Path) -> Iterator[list[str]]:
             text = node.value
         else:
             continue
+        yield text
+
+
+def spoken_commands(module: Path) -> Iterator[list[str]]:
+    """The words of each ``streamsrt`` command that a text of the module names, up to the end of its line or clause."""
+    for text in texts(module):
         for found in re.finditer(r"\bstreamsrt ([a-z][^`'\"\n;:,)]*)", text):
             words = found[1].rstrip(".").split()
             if words[0] in COMMANDS:
@@ -282,6 +289,25 @@ def test_messages_name_commands_and_options_that_exist() -> None:
         options |= {option for parameter in command(name).params for option in parameter.secondary_opts}
         typed = {word.split("=")[0].rstrip(".") for word in words if re.match("--?[a-z]", word)}
         assert typed <= options | {"--help"}, (module, words)
+
+
+TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
+
+
+def test_every_status_of_a_group_is_explained() -> None:
+    page = TROUBLESHOOTING.read_text(encoding="utf-8")
+    assert [code.name for code in ADVICE if f"\n| {code.name} |" not in page] == []
+
+
+def test_the_words_that_are_explained_are_those_of_messages() -> None:
+    section = TROUBLESHOOTING.read_text(encoding="utf-8").partition("## Words of messages")[2]
+    words = [
+        each for row in re.findall(r"^\| (\"[^|]*)\|", section, re.MULTILINE) for each in re.findall('"([^"]*)"', row)
+    ]
+    assert len(words) >= 8
+    spoken = "\n".join(text for module in MODULES for text in texts(module))
+    missing = [each for each in words if any(part not in spoken for part in re.split(r" \.\.\. | N ", each))]
+    assert missing == []
 
 
 def test_shown_commands_are_found() -> None:

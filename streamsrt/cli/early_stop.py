@@ -26,6 +26,10 @@ TERMINATED = 143
 
 _RUN_APPLICATIONS = (["run"], ["demo"], ["upgrade", "start"], ["faust", "run"])
 _AGAIN_S = 0.05
+_ENDED_AT_ONCE = (
+    b"streamsrt: ended at once by another SIGTERM (exit code 143). What was not committed is processed again, by other "
+    b"instances or at the next start\n"
+)
 _raised: list[StoppedEarlyError] = []
 """What signals have raised since :func:`early_stop`."""
 
@@ -153,6 +157,8 @@ def stop_until(has_started: Callable[[], bool]) -> None:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if has_started():
+            if number == signal.SIGTERM:
+                os.write(2, _ENDED_AT_ONCE)
             signal.signal(number, _USUAL[signal.Signals(number)])
             signal.raise_signal(signal.Signals(number))
             return

@@ -67,7 +67,7 @@ def _rows(
                 "topic": topic,
                 "partition": partition,
                 "current_offset": "-" if at.offset < 0 else at.offset,
-                "leader_epoch": "-" if at.leader_epoch < 0 else at.leader_epoch,
+                "leader_epoch": None if at.leader_epoch < 0 else at.leader_epoch,
                 "log_end_offset": "-" if end is None else end.offset,
                 "offset_lag": "-" if end is None else end.offset - since,
             }

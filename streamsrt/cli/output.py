@@ -30,9 +30,19 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]], *, 
         table.add_column(column.upper().replace("_", "-"), overflow="fold")
     for row in rows:
         # Text: what a record has in square brackets is no markup.
-        table.add_row(*(Text(printable(str(row.get(column, "")))) for column in columns))
-    # A program that reads the table finds a row on a line, however long it is.
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
+        table.add_row(*(Text(_cell(row.get(column, ""))) for column in columns))
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    # A program that reads the table finds a row on a line, however long it is; only the longest is as wide as the table.
+    console = Console(width=_WIDE)
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.writelines(f"{line.rstrip(' ')}\n" for line in captured.get().removesuffix("\n").split("\n"))
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else printable(str(value))
 
 
 def print_reasons(rows: Sequence[Mapping[str, object]]) -> None:

@@ -48,6 +48,17 @@ from topology.dsl.printing import draws_tables
 
 logger = logging.getLogger(__name__)
 
+_OPTIONS = {
+    "application.id": "--application-id (-a)",
+    "bootstrap.servers": "--bootstrap-servers (-b, or STREAMSRT_BOOTSTRAP_SERVERS)",
+    "state.dir": "--state-dir",
+    "num.stream.threads": "--threads",
+    "http.listen": "--http",
+    "topology.lock": "--lock",
+    "upgrade.lose.in.flight": "--lose-in-flight",
+}
+"""Options that stand for a setting."""
+
 
 def run(
     application: Annotated[
@@ -99,14 +110,16 @@ def run(
         raise ConfigError(f"--on-failure {on_failure}: give instance or application")
     response = Response.SHUTDOWN_APPLICATION if on_failure == "application" else Response.SHUTDOWN_CLIENT
     how_long = until_of(until)
-    loaded = load_topology(application)
-    values = settings_of(loaded.config, config_file, config)
     options = {
         "num.stream.threads": threads,
         "http.listen": http,
         "topology.lock": lock,
         "upgrade.lose.in.flight": lose_in_flight or None,
     }
+    named = {"application.id": application_id, "bootstrap.servers": bootstrap_servers, "state.dir": state_dir}
+    _refuse_two_values(key_value_pairs(config or []), {**named, **options})
+    loaded = load_topology(application)
+    values = settings_of(loaded.config, config_file, config)
     values.update({key: value for key, value in options.items() if value is not None})
     run_application(
         loaded,
@@ -120,6 +133,18 @@ def run(
         progress_interval_s=progress_interval_s,
         as_json=as_json,
     )
+
+
+def _refuse_two_values(given: Mapping[str, str], options: Mapping[str, object]) -> None:
+    """Of two options of one command, neither wins silently."""
+    for key, value in given.items():
+        name = key.replace("_", ".")
+        option = options.get(name)
+        same = Path(value) == option if isinstance(option, Path) else value.lower() == str(option).lower()
+        if option is not None and not same:
+            raise ConfigError(
+                f"{name} is given twice: {_OPTIONS[name]} says {option}, and --config says {value}. Leave one of them out"
+            )
 
 
 def settings_of(own: Mapping[str, object], config_file: Path | None, config: list[str] | None) -> dict[str, object]:

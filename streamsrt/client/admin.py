@@ -70,7 +70,7 @@ class Admin:
         deadline, failures = loop.time() + timeout_s, 0
         while True:
             try:
-                return await attempt()
+                return await self._cluster.within(attempt(), deadline)
             except StreamsError as error:
                 if not may_be_retried(error):
                     raise

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -36,6 +37,7 @@ from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,9 @@ class Purpose(Enum):
     REBALANCE = "rebalance"
     TRANSACTION = "transaction"
 
+
+_LONG_POLLS = frozenset({Purpose.FETCH, Purpose.RESTORE, Purpose.REBALANCE})
+"""Connections with requests that wait for records, or for other members."""
 
 Address = tuple[str, int]
 
@@ -173,8 +178,8 @@ class Cluster:
 
     async def _open(self, address: Address) -> Connection:
         endpoint = self._endpoints.setdefault(address, _Endpoint())
-        now = asyncio.get_running_loop().time()
-        if now < endpoint.not_before and endpoint.error is not None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < endpoint.not_before and endpoint.error is not None:
             raise endpoint.error.with_traceback(None)
         try:
             connection = await connect(*address, self.config, self._tls, self._buffers)
@@ -182,7 +187,8 @@ class Cluster:
             self._out_of_reach(address, endpoint, error)
             raise
         if endpoint.down_since is not None:
-            log.info("%s:%d responds again after %.1f s", *address, now - endpoint.down_since)
+            # Another connection to the same address may have failed while this one was made.
+            log.info("%s:%d responds again after %.1f s", *address, loop.time() - endpoint.down_since)
         self._endpoints[address] = _Endpoint()
         return connection
 
@@ -205,6 +211,28 @@ class Cluster:
         self._slots.clear()
 
     # ------------------------------------------------------------------------------------------------------ requests
+
+    async def within(self, attempt: Awaitable[T], deadline: float) -> T:
+        """Awaits it until this time of the loop. Raises RequestTimedOutError, which names who has not answered: a caller of
+        another thread, which waits a little longer, does not have to guess."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await attempt
+        except TimeoutError as error:
+            raise RequestTimedOutError(self._who_is_awaited()) from error
+
+    def _who_is_awaited(self) -> str:
+        waiting: dict[str, set[str]] = {}
+        for (_, purpose), slot in self._slots.items():
+            if purpose not in _LONG_POLLS and slot.connection is not None and slot.connection.in_flight:
+                waiting.setdefault(slot.connection.address, set()).add(slot.connection.awaited)
+        failed = [str(endpoint.error) for endpoint in self._endpoints.values() if endpoint.error is not None]
+        if failed and not waiting:
+            return " ".join(dict.fromkeys(failed))
+        asked = dict.fromkeys(f"{host}:{port}" for (host, port), _ in self._slots)
+        said = [f"{address} has not answered {' and '.join(sorted(names))} yet" for address, names in waiting.items()]
+        said = said or [f"{' and '.join(asked) or 'no broker'} has not answered yet"]
+        return f"{'; '.join(said)}. Check that the broker runs and is not overloaded."
 
     async def send(
         self,

@@ -50,6 +50,8 @@ _CLOCK_S = 0.001
 _RENEWED_AFTER = 0.85
 """Of the time for which a broker accepts requests. Java's client waits for 85 to 95 % of it."""
 
+_UNTRUSTED = frozenset({18, 19, 20, 21})
+"""X509_V_ERR_*: the certificate is signed by itself, or by somebody who is not known."""
 _SIZE = struct.Struct(">i")
 _ERROR_CODE = struct.Struct(">h")
 
@@ -115,6 +117,8 @@ class Connection:
         self._alarm = Alarm(self._look)
         self._renew_at: float | None = None
         self._error: StreamsError | None = None
+        self._is_served = False
+        """Whether a request was answered, other than that for versions."""
 
     @property
     def address(self) -> str:
@@ -127,6 +131,11 @@ class Connection:
     @property
     def in_flight(self) -> int:
         return len(self._in_flight)
+
+    @property
+    def awaited(self) -> str:
+        """The request that waits for its response the longest; empty if none does."""
+        return self._in_flight[0].name if self._in_flight else ""
 
     @property
     def is_expiring(self) -> bool:
@@ -161,7 +170,7 @@ class Connection:
         except ssl.SSLError as error:
             self.close()
             raise AuthenticationError(
-                f"{self.address}: the TLS handshake failed: {error}. Check security.protocol and the ssl.* settings."
+                f"{self.address}: the TLS handshake failed: {error}. {_tls_remedy(error)}"
             ) from error
         except OSError as error:
             self.close()
@@ -243,16 +252,16 @@ class Connection:
         return future
 
     def _look(self) -> None:
-        """Gives up the connection if a request in flight is late."""
+        """Gives up the connection if a request in flight is late, also one that its sender no longer waits for."""
         now = asyncio.get_running_loop().time() + _CLOCK_S
-        awaited = [asked for asked in self._in_flight if not asked.future.done()]
-        for asked in awaited:
+        for asked in self._in_flight:
             if asked.expires_at <= now:
                 late = f"{self.address} did not answer {asked.name} in time"
-                asked.future.set_exception(RequestTimedOutError(f"{late}."))
+                if not asked.future.done():
+                    asked.future.set_exception(RequestTimedOutError(f"{late}."))
                 self._fail(DisconnectedError(f"{late}; the connection was closed."))
                 return
-        self._alarm.by(min((asked.expires_at for asked in awaited), default=None))
+        self._alarm.by(min((asked.expires_at for asked in self._in_flight), default=None))
 
     # -------------------------------------------------------------------------------------------- from the transport
 
@@ -269,14 +278,36 @@ class Connection:
         self._transport = None
         if not self.api_versions and self._error is None:
             self._fail(
-                DisconnectedError(
+                self._refused_after_the_handshake(error)
+                if self._config.security.protocol.endswith("SSL")
+                else DisconnectedError(
                     f"{self.address} closed the connection instead of answering. If it is a Kafka listener, check "
                     "security.protocol; if it is something else, check the port."
                 )
             )
             return
         reason = f": {error}" if error is not None else ""
-        self._fail(DisconnectedError(f"The connection to {self.address} was lost{reason}."))
+        hint = ""
+        if not self._is_served and not self._config.security.protocol.startswith("SASL"):
+            hint = (
+                " It has not answered a request yet: if this repeats, check whether the listener asks for SASL "
+                f"(security.protocol is {self._config.security.protocol})."
+            )
+        self._fail(DisconnectedError(f"The connection to {self.address} was lost{reason}.{hint}"))
+
+    def _refused_after_the_handshake(self, error: Exception | None) -> DisconnectedError:
+        """In TLS 1.3, a client takes the handshake for done before the broker has seen the client's certificate."""
+        said = f" ({error.reason})" if isinstance(error, ssl.SSLError) and error.reason else ""
+        certificate = self._config.security.ssl_certificate_location
+        remedy = (
+            "ssl.certificate.location is not set, and a listener with ssl.client.auth=required needs one"
+            if certificate is None
+            else f"check that ssl.certificate.location={certificate} has not expired, and that the broker trusts its issuer"
+        )
+        return DisconnectedError(
+            f"{self.address} closed the connection right after the TLS handshake{said}: it may not accept this client's "
+            f"certificate: {remedy}. Else it is not a Kafka listener, or it is stopping."
+        )
 
     def buffer_of(self, size_bytes: int) -> Buffer:
         """For the next frame, which has that size."""
@@ -300,6 +331,7 @@ class Connection:
             self.not_kafka(f"its response to API {api_key} version {version} is malformed: {error}")
             return
         self._in_flight.popleft()
+        self._is_served = self._is_served or api_key != ApiKey.API_VERSIONS
         if not future.done():
             future.set_result(response)
 
@@ -326,6 +358,12 @@ class Connection:
     def close(self) -> None:
         """Closes at once; requests in flight fail."""
         self._fail(DisconnectedError(f"The connection to {self.address} was closed by this client."))
+
+
+def _tls_remedy(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _UNTRUSTED:
+        return "Check ssl.ca.location (it must have who signed the broker's certificate) and the other ssl.* settings."
+    return "Check security.protocol and the ssl.* settings."
 
 
 async def connect(

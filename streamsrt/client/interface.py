@@ -204,6 +204,11 @@ class Administering(Protocol):
     ) -> dict[TopicPartition, int]:
         """Deletes the records before these offsets. Returns the low watermarks."""
 
+    def begin_delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
+    ) -> Future[dict[TopicPartition, int]]:
+        """Like :meth:`delete_records`, for a caller that does not wait."""
+
     def committed(
         self,
         group_id: str,

@@ -132,7 +132,7 @@ class NetworkThread:
         deadline, failures = loop.time() + timeout_s, 0
         while True:
             try:
-                return await metadata.cluster_info()
+                return await self._cluster.within(metadata.cluster_info(), deadline)
             except (NotABrokerError, AuthenticationError):
                 raise
             except (BrokerUnreachableError, RequestTimedOutError) as error:
@@ -389,8 +389,15 @@ class BlockingAdmin:
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
     ) -> dict[TopicPartition, int]:
-        low: dict[TopicPartition, int] = self._wait(lambda: self.on_loop.delete_records(before, timeout_s), timeout_s)
-        return low
+        future = self.begin_delete_records(before, timeout_s=timeout_s)
+        return self._network._answer(future, timeout_s + ANSWER_SLACK_S)
+
+    def begin_delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
+    ) -> Future[dict[TopicPartition, int]]:
+        return self._network._ask(
+            self.on_loop.retrying(lambda: self.on_loop.delete_records(before, timeout_s), timeout_s)
+        )
 
     def committed(
         self,

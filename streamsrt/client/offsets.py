@@ -80,9 +80,10 @@ async def commit(
             request = _commit_request(group_id, left, member_id, member_epoch)
             request.group_instance_id = cluster.instance_ids.get(group_id) if member_id else None
             version_min = FIRST_COMMIT_VERSION_OF_MEMBERS if member_id else 2
-            response = await cluster.send_to_coordinator(
+            sending = cluster.send_to_coordinator(
                 group_id, request, version_min=version_min, version_max=LAST_VERSION_WITH_NAMES
             )
+            response = await cluster.within(sending, deadline)
             codes = {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
             failed = {tp: code for tp in left if (code := codes.get(tp, LEFT_OUT)) != ErrorCode.NONE}
             if not failed:
@@ -181,9 +182,10 @@ async def committed(
     request = _fetch_request(group_id, partitions, member_id, member_epoch, require_stable)
     while True:
         try:
-            response = await cluster.send_to_coordinator(
+            sending = cluster.send_to_coordinator(
                 group_id, request, version_min=FIRST_STABLE_FETCH_VERSION, version_max=LAST_VERSION_WITH_NAMES
             )
+            response = await cluster.within(sending, deadline)
             return _fetched(cluster, group_id, response.groups[0] if response.groups else response)
         except StreamsError as error:
             if not may_be_retried(error):

@@ -64,17 +64,34 @@ def tls_context(config: SecurityConfig) -> ssl.SSLContext | None:
     """Returns the TLS context, or None for a plain connection. Raises ConfigError for unusable files."""
     if config.protocol not in {"SSL", "SASL_SSL"}:
         return None
+    files = {
+        "ssl.ca.location": config.ssl_ca_location,
+        "ssl.certificate.location": config.ssl_certificate_location,
+        "ssl.key.location": config.ssl_key_location,
+    }
+    for name, path in files.items():
+        _check_readable(name, path)
+    names = ["ssl.ca.location"]
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=config.ssl_ca_location)
         context.check_hostname = config.ssl_check_hostname
         if config.ssl_certificate_location is not None:
+            names = ["ssl.certificate.location", "ssl.key.location"]
             context.load_cert_chain(config.ssl_certificate_location, config.ssl_key_location, config.ssl_key_password)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"TLS: ssl.ca.location={config.ssl_ca_location!r}, ssl.certificate.location="
-            f"{config.ssl_certificate_location!r}, ssl.key.location={config.ssl_key_location!r}: {error}"
-        ) from error
+        given = " and ".join(f"{name}={files[name]!r}" for name in names)
+        raise ConfigError(f"TLS: {given} can't be used: {error}") from error
     return context
+
+
+def _check_readable(name: str, path: str | None) -> None:
+    if path is None:
+        return
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"TLS: {name}={path!r} can't be read: {error.strerror or error}") from error
 
 
 async def authenticate(config: SecurityConfig, host: str, send: Send) -> int:

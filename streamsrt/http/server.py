@@ -44,6 +44,7 @@ from topology.graph.outline import chosen_sinks, global_tables, outline
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S = 5.0
+_PORT_MAX = 65_535
 _AT_ONCE = 4
 _WAITING_MAX = 64
 _SENDING_S = 60.0
@@ -247,9 +248,13 @@ def bound_socket(listen: str) -> socket.socket:
     address = host_and_port(listen)
     if address is None:
         raise ConfigError(f"http.listen={listen!r}: expected HOST:PORT")
+    if address[1] > _PORT_MAX:
+        raise ConfigError(
+            f"http.listen={listen}: port {address[1]} is out of range (0 to {_PORT_MAX}; 0 takes a free one)"
+        )
     try:
         return socket.create_server(address, family=_family(address[0]))
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigError(
             f"http.listen={listen}: {error}. Give another address, or stop the process that uses it"
         ) from error

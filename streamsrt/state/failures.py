@@ -78,6 +78,11 @@ def storage_error(cause: str, where: str, doing: str) -> StateError:
         return StateError(
             f"{failed}: the disk is full. Free space there, or move state.dir to a larger disk, and restart. ({cause})"
         )
+    if _READ_ONLY[0] in cause:
+        return StateError(
+            f"{failed}: its file system is read-only. Mount it writable (the kernel's log says why if it was writable "
+            f"before), or point state.dir elsewhere. ({cause})"
+        )
     if any(text in cause for text in _READ_ONLY):
         return StateError(
             f"{failed}: this user may not write there. Make it writable, or point state.dir elsewhere. ({cause})"

@@ -53,9 +53,11 @@ class TaskConfig:
             cache_max_bytes=config.record_cache_bytes // max(1, tasks),
             max_task_idle_ms=config.max_task_idle_ms,
             handlers=ExceptionHandlers(
-                deserialization=deserialization_handler_of(config.deserialization_exception_handler),
-                processing=handler_of(config.processing_exception_handler),
-                production=handler_of(config.production_exception_handler),
+                deserialization=deserialization_handler_of(
+                    config.deserialization_exception_handler, "deserialization.exception.handler"
+                ),
+                processing=handler_of(config.processing_exception_handler, "processing.exception.handler"),
+                production=handler_of(config.production_exception_handler, "production.exception.handler"),
                 application_id=config.application_id,
                 dead_letter_topic=config.errors_dead_letter_queue_topic_name,
             ),

@@ -256,6 +256,16 @@ class InProcessAdmin:
             self._network.logs[tp].start = offset
         return dict(before)
 
+    def begin_delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
+    ) -> Future[dict[TopicPartition, int]]:
+        future: Future[dict[TopicPartition, int]] = Future()
+        try:
+            future.set_result(self.delete_records(before, timeout_s=timeout_s))
+        except StreamsError as error:
+            future.set_exception(error)
+        return future
+
 
 class InProcessMember:
     """A membership whose coordinator is the test."""

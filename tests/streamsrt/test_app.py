@@ -128,7 +128,7 @@ def test_run_until_quiet(scene: Scene) -> None:
     assert done.processed_records == 3
     assert done.counters["processed"] == 3
     assert scene.read() == [2, 4, 6]
-    assert streams.state is State.NOT_RUNNING
+    assert streams.state is done.state is streams.progress.state is State.NOT_RUNNING
     assert seen[0] == (State.CREATED, State.REBALANCING)
     assert seen[-2:] == [(State.RUNNING, State.PENDING_SHUTDOWN), (State.PENDING_SHUTDOWN, State.NOT_RUNNING)]
     assert [old for old, _ in seen[1:]] == [new for _, new in seen[:-1]]

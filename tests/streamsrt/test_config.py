@@ -158,6 +158,10 @@ def test_every_number_has_the_bounds_of_its_type() -> None:
         ),
         ({"http.listen": "8080"}, "http.listen=8080: expected HOST:PORT, such as 127.0.0.1:8080"),
         ({"http.listen": ":9000"}, "http.listen=:9000: expected HOST:PORT, such as 127.0.0.1:9000"),
+        (
+            {"errors.dead.letter.queue.topic.name": "bad topic!"},
+            "errors.dead.letter.queue.topic.name='bad topic!' can't be the name of a topic",
+        ),
         ({"http.listen": "here"}, "http.listen=here: expected HOST:PORT, such as 127.0.0.1:8080"),
         ({"group.protocol": "consumer"}, "group.protocol='consumer'"),
         (

@@ -43,6 +43,11 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+def is_legal(name: str) -> bool:
+    """Whether Kafka accepts it as the name of a topic."""
+    return len(name) <= MAX_LENGTH and name not in ("", ".", "..") and _LEGAL.fullmatch(name) is not None
+
+
 def pattern_of_topics(pattern: re.Pattern[str] | re.Pattern[bytes]) -> str:
     """A compiled pattern as the text that the group gets, which says in itself that case does not matter. Raises
     TopologyError for what only Python understands."""

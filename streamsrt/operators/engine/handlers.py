@@ -24,8 +24,9 @@ Source: KIP-1034, KIP-1270, ExceptionHandlerUtils of Kafka Streams.
 
 from __future__ import annotations
 
+import difflib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from traceback import format_exception
@@ -185,8 +186,11 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, ProductionError) and error.is_retriable
 
 
-def handler_of(setting: object) -> ExceptionHandler:
-    """The handler for a setting: ``"fail"``, ``"continue"``, or a callable ``(context, error) -> HandlerResponse``.
+def handler_of(
+    setting: object, name: str = "an exception handler", words: Sequence[str] = ("fail", "continue")
+) -> ExceptionHandler:
+    """The handler for the setting called ``name``: ``"fail"``, ``"continue"``, or a callable
+    ``(context, error) -> HandlerResponse``.
 
     A callable may answer with the words too, or with a :class:`Response`. Raises ConfigError for anything else.
     """
@@ -195,9 +199,10 @@ def handler_of(setting: object) -> ExceptionHandler:
     if setting == "continue":
         return log_and_continue
     if not callable(setting):
+        close = difflib.get_close_matches(str(setting), words, n=1)
+        question = f": did you mean {close[0]!r}?" if close else "."
         raise ConfigError(
-            "an exception handler is 'fail', 'continue' or a callable (context, error), and that of deserialization may be "
-            f"'strict', not {setting!r}"
+            f"{name}={setting!r}{question} Give {', '.join(map(repr, words))} or a callable (context, error)"
         )
 
     def ask(context: ErrorContext, error: BaseException) -> Answer:
@@ -209,9 +214,9 @@ def handler_of(setting: object) -> ExceptionHandler:
     return ask
 
 
-def deserialization_handler_of(setting: object) -> ExceptionHandler:
+def deserialization_handler_of(setting: object, name: str = "an exception handler") -> ExceptionHandler:
     """As :func:`handler_of`; the setting may also be ``"strict"``."""
-    return strict if setting == "strict" else handler_of(setting)
+    return strict if setting == "strict" else handler_of(setting, name, ("fail", "continue", "strict"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

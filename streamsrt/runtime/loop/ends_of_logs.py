@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, TopicPartition
@@ -33,20 +34,31 @@ def is_all_read(network: Network, manager: TaskManager, now_ms: int) -> bool:
     return manager.group_input.is_read(positions, now_ms)
 
 
-def purge_repartition_topics(
-    network: Network, running: Iterable[OwnedTask], committed: Mapping[TopicPartition, int]
-) -> None:
-    """Deletes records of repartition topics that were read and committed: nobody reads them again."""
-    before = {
-        tp: committed[tp]
-        for owned in running
-        for topic in owned.subtopology.repartition_source_topics
-        for tp in owned.inputs
-        if tp[0].endswith(f"-{topic.name}") and tp in committed
-    }
-    if not before:
-        return
-    try:
-        network.admin.delete_records(before, timeout_s=_ADMIN_TIMEOUT_S)
-    except BrokerError as error:
+class RepartitionPurge:
+    """Deletes records of repartition topics that were read and committed: nobody reads them again.
+
+    It is not waited for: a broker that does not answer must not hold up the tasks. One is under way at a time.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._asked: Future[dict[TopicPartition, int]] | None = None
+
+    def begin(self, running: Iterable[OwnedTask], committed: Mapping[TopicPartition, int]) -> None:
+        before = {
+            tp: committed[tp]
+            for owned in running
+            for topic in owned.subtopology.repartition_source_topics
+            for tp in owned.inputs
+            if tp[0].endswith(f"-{topic.name}") and tp in committed
+        }
+        if not before or (self._asked is not None and not self._asked.done()):
+            return
+        self._asked = self._network.admin.begin_delete_records(before, timeout_s=_ADMIN_TIMEOUT_S)
+        self._asked.add_done_callback(_tell_failure)
+
+
+def _tell_failure(asked: Future[dict[TopicPartition, int]]) -> None:
+    error = None if asked.cancelled() else asked.exception()
+    if error is not None:
         logger.warning("repartition topics could not be purged, trying again later: %s", error)

@@ -381,8 +381,8 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
             )
         case HeartbeatTrouble(reason):
             text = (
-                f"the group coordinator does not answer: {reason}. Retrying; the tasks continue as long as the session "
-                "lasts. Check that the broker runs"
+                f"the group coordinator does not answer: {reason.removesuffix('.')}. Retrying; the tasks continue as long "
+                "as the session lasts. Check that the broker runs"
             )
             return state._replace(trouble=(text,))
         case InstanceIdTaken(wait_ms):

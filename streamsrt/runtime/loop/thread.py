@@ -40,7 +40,7 @@ from streamsrt.runtime.failures import REPEATED, NotCommittedError, commits_at_t
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.loop.commit_parts import CommitTurns
-from streamsrt.runtime.loop.ends_of_logs import is_all_read, purge_repartition_topics
+from streamsrt.runtime.loop.ends_of_logs import RepartitionPurge, is_all_read
 from streamsrt.runtime.loop.last_calls import LastCalls
 from streamsrt.runtime.loop.machine import has_assignment, initial, may_be_drained, step
 from streamsrt.runtime.loop.progress import ProgressReporter
@@ -141,7 +141,7 @@ class StreamThread:
         self.on_start_over: Callable[[], None] = lambda: None
         """Called when the tasks restart because results could not be written."""
         self._thread_id: int | None = None
-        self._network = network
+        self._network, self._purge = network, RepartitionPurge(network)
         self._member = member
         self._manager = manager
         self._committer = committer
@@ -289,7 +289,7 @@ class StreamThread:
             case CommitAll(parts):
                 self._commit_all(parts)
             case PurgeRepartitionTopics():
-                purge_repartition_topics(self._network, self._manager.running(), self._committer.committed_records_end)
+                self._purge.begin(self._manager.running(), self._committer.committed_records_end)
             case CleanUp():
                 self._manager.clean_up(self._iteration_ms)
             case _:

@@ -160,6 +160,7 @@ os.kill(os.getpid(), {number:d})
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (code, number == signal.SIGINT)
+    assert ("streamsrt: ended at once by another SIGTERM (exit code 143)" in done.stderr) == (number == signal.SIGTERM)
 
 
 AT_AN_IMPORT = """

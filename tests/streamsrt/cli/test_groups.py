@@ -58,6 +58,7 @@ def test_describe_offsets(on_broker: Command, group: str, topic: str) -> None:
     rows = on_broker("groups", "describe", group, "--json").rows
     assert [row["current_offset"] for row in rows] == [3, "-"]
     assert {row["topic"] for row in rows} == {topic}
+    assert rows[1]["leader_epoch"] is None
     assert all(row["offset_lag"] == 0 for row in rows)
     short = on_broker("groups", "describe", group).out.splitlines()[0].split()
     assert short == ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]

@@ -24,6 +24,13 @@ def test_a_table_has_a_row_on_a_line_whatever_is_in_it(capsys: pytest.CaptureFix
     ]
 
 
+def test_a_row_is_as_long_as_what_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(
+        ["member", "tasks"], [{"member": "a", "tasks": "x" * 900}, {"member": "b", "tasks": None}], as_json=False
+    )
+    assert [len(line) for line in capsys.readouterr().out.splitlines()] == [13, 908, 9]
+
+
 def test_no_line_of_a_value_looks_like_a_field(capsys: pytest.CaptureFixture[str]) -> None:
     print_fields({"value": POISON, "stack_trace": "Traceback\n  File\n\nerror\n", "state": "waiting", "line": ""})
     assert capsys.readouterr().out == (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import orjson
 import pytest
 
-from streamsrt.cli.run import _show, open_door
+from streamsrt.cli.run import _refuse_two_values, _show, open_door
+from streamsrt.errors import ConfigError
 from streamsrt.runtime.task_table import task_table
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from tests.system.processes import run_command
@@ -53,6 +56,34 @@ def test_what_is_refused_at_the_start_is_the_only_line(arguments: tuple[str, ...
     done = run_command("run", "tests.streamsrt.cli.stopped_app:topology", "-a", "refused", *arguments)
     assert done.returncode in (2, 4)
     assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_neither_of_two_options_wins_silently() -> None:
+    given = ("-b", "127.0.0.1:1", "--config", "bootstrap.servers=127.0.0.1:2")
+    done = run_command("run", "tests.streamsrt.cli.stopped_app:topology", "-a", "refused", *given)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        [
+            "streamsrt: bootstrap.servers is given twice: --bootstrap-servers (-b, or STREAMSRT_BOOTSTRAP_SERVERS) says "
+            "127.0.0.1:1, and --config says 127.0.0.1:2. Leave one of them out"
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "other"),
+    [
+        ("state.dir", "state.dir", Path("here"), "there"),
+        ("application.id", "application_id", "shop", "store"),
+        ("num.stream.threads", "num.stream.threads", 2, "3"),
+        ("upgrade.lose.in.flight", "upgrade.lose.in.flight", True, "false"),
+    ],
+)
+def test_two_options_may_say_the_same(name: str, key: str, value: object, other: str) -> None:
+    _refuse_two_values({key: str(value)}, {name: value})
+    _refuse_two_values({key: other}, {name: None})
+    with pytest.raises(ConfigError, match=f"^{name} is given twice: --"):
+        _refuse_two_values({key: other}, {name: value})
 
 
 def test_an_address_for_http_that_others_reach_is_warned_of() -> None:

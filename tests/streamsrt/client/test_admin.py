@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from streamsrt.client.values import GroupListing, NewTopic
+from streamsrt.client.cluster import Cluster
+from streamsrt.client.connection import DisconnectedError
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig, GroupListing, NewTopic, OffsetAndMetadata, RequestTimedOutError
 from streamsrt.errors import UnsupportedBrokerError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -109,3 +116,76 @@ def test_another_controller_is_found(broker: ScriptedBroker, connect: Connect) -
 
 def _response_to(request: Any) -> Any:
     return getattr(types, request.NAME.replace("Request", "Response"))
+
+
+@pytest.fixture
+def stand_still(broker: ScriptedBroker) -> Iterator[Callable[[ApiKey], None]]:
+    """Has the broker stand still, with all its connections open, from the next request of a kind until the test's end."""
+    goes_on = threading.Event()
+
+    def at(key: ApiKey) -> None:
+        broker.hooks[key] = lambda _: goes_on.wait() and None
+
+    yield at
+    goes_on.set()
+
+
+@pytest.mark.parametrize(
+    ("key", "ask"),
+    [
+        (ApiKey.METADATA, lambda network: network.admin.topics(["t"], timeout_s=0.2)),
+        (ApiKey.OFFSET_FETCH, lambda network: network.admin.committed("g", timeout_s=0.2)),
+        (
+            ApiKey.OFFSET_COMMIT,
+            lambda network: network.admin.commit("g", {("t", 0): OffsetAndMetadata(1)}, timeout_s=0.2),
+        ),
+    ],
+)
+def test_a_broker_that_stands_still_is_named_and_not_the_machine(
+    broker: ScriptedBroker,
+    connect: Connect,
+    stand_still: Callable[[ApiKey], None],
+    key: ApiKey,
+    ask: Callable[[NetworkThread], object],
+) -> None:
+    network = connect(broker.address)
+    network.admin.topics(["t"])
+    stand_still(key)
+    with pytest.raises(RequestTimedOutError, match=f"{broker.address} has not answered .*Check that the broker runs"):
+        ask(network)
+
+
+def test_a_connection_is_given_up_though_nobody_waits_for_what_is_late(
+    broker: ScriptedBroker, stand_still: Callable[[ApiKey], None]
+) -> None:
+    async def run() -> None:
+        cluster = Cluster(ClientConfig(bootstrap_servers=broker.address))
+        connection = await cluster.any_connection()
+        stand_still(ApiKey.METADATA)
+        connection.request(types.MetadataRequest(topics=[]), timeout_ms=50).cancel()
+        with pytest.raises(DisconnectedError, match="did not answer MetadataRequest in time"):
+            await connection.request(types.MetadataRequest(topics=[]))
+        assert connection.closed
+        await cluster.close()
+
+    asyncio.run(run())
+
+
+def test_an_outage_that_another_connection_saw_meanwhile_is_no_negative_time(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        cluster = Cluster(ClientConfig(bootstrap_servers=broker.address))
+        connecting = asyncio.create_task(cluster.any_connection())
+        has_begun = asyncio.Event()
+        asyncio.get_running_loop().call_soon(has_begun.set)
+        await has_begun.wait()
+        ((address, endpoint),) = cluster._endpoints.items()
+        cluster._out_of_reach(address, endpoint, RequestTimedOutError("late"))
+        await connecting
+        await cluster.close()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    (told,) = [each for each in caplog.messages if "responds again after" in each]
+    assert "after -" not in told

@@ -71,6 +71,12 @@ def test_a_listener_that_hangs_up_hints_at_the_security_protocol(broker: Scripte
         start(broker.address)
 
 
+def test_a_listener_that_hangs_up_after_the_versions_may_ask_for_sasl(broker: ScriptedBroker) -> None:
+    broker.hooks[ApiKey.METADATA] = lambda _: DROP
+    with pytest.raises(BrokerUnreachableError, match=r"asks for SASL \(security\.protocol is PLAINTEXT\)"):
+        start(broker.address)
+
+
 def test_one_reachable_bootstrap_server_is_enough(broker: ScriptedBroker, connect: Connect) -> None:
     (port,) = free_ports(1)
     network = connect(f"127.0.0.1:{port},{broker.address}")

@@ -23,9 +23,9 @@ from aiokafka.abc import AbstractTokenProvider
 from streamsrt.client.cluster import Cluster, Purpose
 from streamsrt.client.connection import Connection
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.security import AuthenticationError
+from streamsrt.client.security import AuthenticationError, tls_context
 from streamsrt.client.values import ClientConfig, NewTopic, SecurityConfig
-from streamsrt.errors import BrokerUnreachableError, NotABrokerError
+from streamsrt.errors import BrokerUnreachableError, ConfigError, NotABrokerError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
@@ -227,12 +227,21 @@ def test_a_server_of_tokens_that_is_away_for_a_while_ends_nothing(broker: Script
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``cert.pem`` and ``key.pem`` of 127.0.0.1, signed by themselves."""
+    return made_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def foreign_certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As :func:`certificate`, and unknown to whoever trusts that one."""
+    return made_certificate(tmp_path_factory.mktemp("foreign"))
+
+
+def made_certificate(folder: Path) -> Path:
     openssl = shutil.which("openssl")
     if openssl is None:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail("openssl is not installed")
         pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("tls")
     files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
     command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject]
@@ -260,13 +269,58 @@ def test_everything_works_over_tls(tls_broker: ScriptedBroker, certificate: Path
 
 
 def test_an_unknown_certificate_is_refused(tls_broker: ScriptedBroker) -> None:
-    with pytest.raises(AuthenticationError, match=r"the TLS handshake failed.*ssl\.\* settings"):
+    with pytest.raises(
+        AuthenticationError, match=r"the TLS handshake failed.*Check ssl\.ca\.location.*ssl\.\* settings"
+    ):
         refuse(ClientConfig(bootstrap_servers=tls_broker.address, security=SecurityConfig(protocol="SSL")))
 
 
 def test_a_plain_client_on_a_tls_port_is_told_to_check_the_protocol(tls_broker: ScriptedBroker) -> None:
     with pytest.raises((BrokerUnreachableError, NotABrokerError), match=r"security\.protocol"):
         refuse(ClientConfig(bootstrap_servers=tls_broker.address), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("has_certificate", "said"),
+    [
+        (False, r"ssl\.certificate\.location is not set, and a listener with ssl\.client\.auth=required needs one"),
+        (True, r"check that ssl\.certificate\.location=.* has not expired, and that the broker trusts its issuer"),
+    ],
+)
+def test_a_certificate_of_the_client_that_the_broker_refuses_is_named(
+    certificate: Path, foreign_certificate: Path, has_certificate: bool, said: str
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    context.load_verify_locations(certificate / "cert.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    asking = ScriptedBroker({"t": 1}).start(context)
+    security = SecurityConfig(
+        protocol="SSL",
+        ssl_ca_location=str(certificate / "cert.pem"),
+        ssl_certificate_location=str(foreign_certificate / "cert.pem") if has_certificate else None,
+        ssl_key_location=str(foreign_certificate / "key.pem") if has_certificate else None,
+    )
+    try:
+        with pytest.raises(BrokerUnreachableError, match=f"right after the TLS handshake.*{said}"):
+            refuse(ClientConfig(bootstrap_servers=asking.address, security=security), 0.5)
+    finally:
+        asking.stop()
+
+
+@pytest.mark.parametrize("name", ["ssl_ca_location", "ssl_certificate_location", "ssl_key_location"])
+def test_of_several_tls_files_the_missing_one_is_named(certificate: Path, name: str) -> None:
+    cert, key = str(certificate / "cert.pem"), str(certificate / "key.pem")
+    files = {"ssl_ca_location": cert, "ssl_certificate_location": cert, "ssl_key_location": key, name: "gone.pem"}
+    setting = name.replace("_", r"\.")
+    with pytest.raises(ConfigError, match=rf"^TLS: {setting}='gone\.pem' can't be read: No such file"):
+        tls_context(SecurityConfig(protocol="SSL", **files))  # type: ignore[arg-type]
+
+
+def test_a_file_that_has_no_certificate_is_named(certificate: Path) -> None:
+    key = str(certificate / "key.pem")
+    with pytest.raises(ConfigError, match=r"^TLS: ssl\.ca\.location='[^']*key\.pem' can't be used"):
+        tls_context(SecurityConfig(protocol="SSL", ssl_ca_location=key))
 
 
 @pytest.mark.parametrize(("protocol", "needed"), [("SSL", "PLAINTEXT"), ("SASL_SSL", "SASL_PLAINTEXT")])

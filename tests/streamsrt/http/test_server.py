@@ -212,6 +212,8 @@ def test_addresses_that_can_not_be_used(tmp_path: Path) -> None:
             bound_socket(f"127.0.0.1:{port}")
     with pytest.raises(ConfigError, match="expected HOST:PORT"):
         bound_socket("8080")
+    with pytest.raises(ConfigError, match=r"http\.listen=127\.0\.0\.1:99999: port 99999 is out of range"):
+        bound_socket("127.0.0.1:99999")
 
 
 def test_questions_are_checked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
 from streamsrt.state.directory import StateDirectory
+from streamsrt.state.failures import storage_error
 from streamsrt.state.kinds import LaidOut
 from streamsrt.state.sessions import session_key
 from streamsrt.state.store import BytesStore
@@ -383,6 +385,14 @@ def test_damaged_process_file_is_an_error_that_says_what_to_delete(tmp_path: Pat
     for _ in range(2):
         with pytest.raises(StateError, match=r"process\.json is damaged .*Delete it"):
             StateDirectory(tmp_path, "my-app")
+
+
+def test_a_disk_that_is_read_only_is_no_matter_of_rights() -> None:
+    cause = str(OSError(errno.EROFS, os.strerror(errno.EROFS), "/var/lib/shop"))
+    said = str(storage_error(cause, "state directory /var/lib/shop", "opened"))
+    assert said.startswith(
+        "state directory /var/lib/shop can't be opened: its file system is read-only. Mount it writable"
+    )
 
 
 def test_directory_that_this_user_may_not_write_is_named(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, ProductionError
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse, handler_of
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from topology import StreamsBuilder, serdes
 
@@ -24,8 +26,19 @@ def test_a_handler_is_a_word_or_a_callable(setting: object, response: HandlerRes
 
 
 def test_anything_else_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'fail', 'continue' or a callable"):
+    with pytest.raises(ConfigError, match=r"'ignore'\. Give 'fail', 'continue' or a callable"):
         handler_of("ignore")
+
+
+def test_the_setting_of_a_mistyped_handler_is_named_and_what_was_meant() -> None:
+    said = r"^processing\.exception\.handler='contine': did you mean 'continue'\? Give 'fail', 'continue' or"
+    with pytest.raises(ConfigError, match=said):
+        TaskConfig.of(StreamsConfig.of({"processing.exception.handler": "contine"}, application_id="a"))
+    said = (
+        r"^deserialization\.exception\.handler='strikt': did you mean 'strict'\? Give 'fail', 'continue', 'strict' or"
+    )
+    with pytest.raises(ConfigError, match=said):
+        TaskConfig.of(StreamsConfig.of({"deserialization.exception.handler": "strikt"}, application_id="a"))
 
 
 def written(serde: serdes.Serde[object], values: list[object], *, dynamic: bool) -> tuple[list[object], int]:

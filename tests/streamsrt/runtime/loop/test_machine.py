@@ -512,8 +512,8 @@ def test_topics_that_do_not_fit_end_it_with_their_reason() -> None:
 def test_trouble_with_heartbeats_is_told_until_they_are_answered_again() -> None:
     loop = Loop()
     loop.handle(AssignmentChanged(TASKS, 1))
-    loop.handle(HeartbeatTrouble("refused"))
-    assert "refused" in report(loop.state, loop.now_ms).tasks[0]
+    loop.handle(HeartbeatTrouble("refused."))
+    assert "refused. Retrying" in report(loop.state, loop.now_ms).tasks[0]
     loop.handle(HeartbeatRecovered(5_000))
     assert report(loop.state, loop.now_ms).tasks == ()
 
