@@ -13,12 +13,15 @@ from streamsrt.runtime.meter import ThreadMeter
 
 logger = logging.getLogger(__name__)
 
+_STOP_PATIENCE_S = 3.0
+
 
 class Watched(Protocol):
     """A watched processing thread."""
 
     meter: ThreadMeter
     poll_limit_s: float
+    stop_requested: bool
 
     def doing(self) -> str: ...
 
@@ -38,7 +41,8 @@ class Watchdog:
     """Logs once per iteration that takes longer than ``limit_s`` (``max.poll.interval.ms``) what blocks it.
 
     By then the group has taken the tasks away. ``on_stuck`` is called ``grace_s`` later, if it still has not come around,
-    and again every now and then.
+    and again every now and then. Of an instance that is asked to stop it logs after ``stop_patience_s`` what the stop waits
+    for.
     """
 
     def __init__(
@@ -48,8 +52,10 @@ class Watchdog:
         on_stuck: Callable[[str], None] | None = None,
         *,
         grace_s: float = 5.0,
+        stop_patience_s: float = _STOP_PATIENCE_S,
     ) -> None:
         self._grace_s = grace_s
+        self._stop_patience_s = stop_patience_s
         self._loop = loop
         self._limit_s = loop.poll_limit_s = limit_s
         self._on_stuck = on_stuck
@@ -67,11 +73,14 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        logged_ns = 0
+        logged_ns = told_ns = 0
         while not self._over.wait(min(1.0, self._limit_s / 4)):
             iterated_ns = self._loop.meter.iterated_ns
             silent_s = (time.monotonic_ns() - iterated_ns) / 1e9
             if silent_s <= self._limit_s:
+                if self._loop.stop_requested and silent_s > self._stop_patience_s and told_ns != iterated_ns:
+                    told_ns = iterated_ns
+                    self._tell_stop(silent_s)
                 continue
             what = (
                 f"the processing thread has not polled for {silent_s:.1f} s, longer than max.poll.interval.ms "
@@ -84,3 +93,10 @@ class Watchdog:
                 logger.error("%s", what)
             if self._on_stuck is not None and silent_s > self._limit_s + self._grace_s:
                 self._on_stuck(what)
+
+    def _tell_stop(self, silent_s: float) -> None:
+        logger.warning(
+            "the instance is asked to stop, and waits for its processing thread, which has been busy for %.0f s: %s",
+            silent_s,
+            self._loop.doing() or "it is busy with its tasks",
+        )

@@ -153,7 +153,7 @@ class StreamThread:
         """How the failure is handled; None before it fails."""
         self.is_paused = False
         self.leaving = GroupMembershipOperation.DEFAULT
-        self._stop_requested = False
+        self.stop_requested = False
         self.is_stopped_by_program = False
         """Whether the program itself asked for the end."""
         self._state = initial(settings, now_ms())
@@ -183,9 +183,9 @@ class StreamThread:
         A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop
         checks the flag anyway, after ``poll.ms`` at the latest.
         """
-        if not self._stop_requested:
+        if not self.stop_requested:
             self._committer.give_up_after(STOP_TIMEOUT_S)
-        self._stop_requested = True
+        self.stop_requested = True
         self._last_calls.limit()
         if wake:
             self._network.wake()
@@ -202,7 +202,7 @@ class StreamThread:
             while not self._has_ended():
                 self._iterate()
                 if until is not None and not self._is_stopping() and until(self):
-                    self._stop_requested = True
+                    self.stop_requested = True
             has_failed = False
         except StreamsError as error:
             self._end_after_failure(error)
@@ -221,7 +221,7 @@ class StreamThread:
         return self._state.life is Life.ENDED
 
     def _is_stopping(self) -> bool:
-        return self._stop_requested or self._state.life is not Life.RUNNING
+        return self.stop_requested or self._state.life is not Life.RUNNING
 
     def _iterate(self) -> None:
         self.meter.sample(time.monotonic_ns())

@@ -322,3 +322,37 @@ def test_what_keeps_it_is_named(make_rig: MakeRig, caplog: pytest.LogCaptureFixt
     assert "longer than max.poll.interval.ms (0.1 s): it processes in-0 offset 0 (of a batch of 0 to 2) at " in what
     assert "test_lifecycle.py" in what
     assert "longer than max.poll.interval.ms" in caplog.text
+
+
+def test_what_a_stop_waits_for_is_named(make_rig: MakeRig, caplog: pytest.LogCaptureFixture) -> None:
+    released = threading.Event()
+
+    class Released(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            released.set()
+
+    def slow(value: int) -> int:
+        rig.thread.stop()
+        released.wait(60)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).map_values(slow).to("out")
+    rig = make_rig(topology=builder.build())
+    rig.network.write(("in", 0), [(b"k", number(0))])
+    rig.give(Tasks(active=rig.tasks(0)))
+    log, handler = logging.getLogger("streamsrt.runtime.watchdog"), Released()
+    log.addHandler(handler)
+    try:
+        with Watchdog(rig.thread, 60.0, stop_patience_s=0.0):
+            rig.thread._thread_id = threading.get_ident()
+            rig.iterate(6)
+    finally:
+        log.removeHandler(handler)
+    assert rig.thread.processed_records == 1
+    (told,) = caplog.messages
+    assert told.startswith(
+        "the instance is asked to stop, and waits for its processing thread, which has been busy for "
+    )
+    assert "it processes in-0 offset 0 (of a batch of 0 to 0) at " in told
+    assert "test_lifecycle.py" in told
