@@ -76,7 +76,7 @@ def teardown_module():
 def test_each_tries_half_of_what_it_says_and_ten_at_least(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_module.py").write_text(MODULE)
+    (tmp_path / "test_examples.py").write_text(MODULE)
     without = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:terminal", "--import-mode=importlib")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTEST_ADDOPTS", raising=False)

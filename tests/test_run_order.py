@@ -46,7 +46,7 @@ class Collected:
 def items(tmp_path_factory: pytest.TempPathFactory) -> list[pytest.Item]:
     folder = tmp_path_factory.mktemp("order")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  share\n  kafka\n  spark\n  slow\n")
-    (folder / "test_module.py").write_text(MODULE)
+    (folder / "test_shares.py").write_text(MODULE)
     found = Collected()
     without = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:terminal", "--import-mode=importlib")
     with pytest.MonkeyPatch.context() as patch:
