@@ -141,10 +141,10 @@ class Transactions:
         return self._result(self._submit(coroutine), self._loop.time() + timeout_s)
 
     def _result(self, future: Future[T], deadline: float) -> T:
+        end = max(deadline, self._loop.time()) + ANSWER_SLACK_S
         while True:
             # Looked at again and again: the application may be asked to end meanwhile.
-            end = min(max(deadline, self._loop.time()) + ANSWER_SLACK_S, self._give_up_at)
-            left_s = max(0.0, end - self._loop.time())
+            left_s = max(0.0, min(end, self._give_up_at) - self._loop.time())
             try:
                 return self._blocking.result(future, min(left_s, _LOOK_S))
             except CancelledError as error:

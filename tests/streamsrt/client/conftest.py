@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
+from streamsrt.wire.schema import ApiKey
 from tests.streamsrt.client.scripted_broker import ScriptedBroker
 
 _NUMBERS = itertools.count()
 
 Connect = Callable[..., NetworkThread]
+StandStill = Callable[[ApiKey], None]
 
 
 @pytest.fixture
@@ -39,6 +42,19 @@ def broker() -> Iterator[ScriptedBroker]:
     scripted = ScriptedBroker({"t": 3}).start()
     yield scripted
     scripted.stop()
+
+
+@pytest.fixture
+def stand_still(broker: ScriptedBroker) -> Iterator[StandStill]:
+    """Has the broker stand still, with all its connections open, from the next request of a kind until the test's end."""
+    goes_on = threading.Event()
+
+    def at(key: ApiKey) -> None:
+        then = broker.hooks.get(key, lambda _: None)
+        broker.hooks[key] = lambda request: goes_on.wait() and then(request)
+
+    yield at
+    goes_on.set()
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from streamsrt.errors import UnsupportedBrokerError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
-from tests.streamsrt.client.conftest import Connect
+from tests.streamsrt.client.conftest import Connect, StandStill
 from tests.streamsrt.client.scripted_broker import ScriptedBroker
 
 pytestmark = pytest.mark.waits
@@ -118,18 +117,6 @@ def _response_to(request: Any) -> Any:
     return getattr(types, request.NAME.replace("Request", "Response"))
 
 
-@pytest.fixture
-def stand_still(broker: ScriptedBroker) -> Iterator[Callable[[ApiKey], None]]:
-    """Has the broker stand still, with all its connections open, from the next request of a kind until the test's end."""
-    goes_on = threading.Event()
-
-    def at(key: ApiKey) -> None:
-        broker.hooks[key] = lambda _: goes_on.wait() and None
-
-    yield at
-    goes_on.set()
-
-
 @pytest.mark.parametrize(
     ("key", "ask"),
     [
@@ -144,7 +131,7 @@ def stand_still(broker: ScriptedBroker) -> Iterator[Callable[[ApiKey], None]]:
 def test_a_broker_that_stands_still_is_named_and_not_the_machine(
     broker: ScriptedBroker,
     connect: Connect,
-    stand_still: Callable[[ApiKey], None],
+    stand_still: StandStill,
     key: ApiKey,
     ask: Callable[[NetworkThread], object],
 ) -> None:
@@ -156,7 +143,7 @@ def test_a_broker_that_stands_still_is_named_and_not_the_machine(
 
 
 def test_a_connection_is_given_up_though_nobody_waits_for_what_is_late(
-    broker: ScriptedBroker, stand_still: Callable[[ApiKey], None]
+    broker: ScriptedBroker, stand_still: StandStill
 ) -> None:
     async def run() -> None:
         cluster = Cluster(ClientConfig(bootstrap_servers=broker.address))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from streamsrt.client import transactions
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import (
     CallAbandonedError,
@@ -23,7 +25,7 @@ from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import encode_batch, read_header
 from streamsrt.wire.schema import ApiKey
-from tests.streamsrt.client.conftest import Connect
+from tests.streamsrt.client.conftest import Connect, StandStill
 from tests.streamsrt.client.scripted_broker import DROP, Hook, ScriptedBroker, failing, produce_error
 from tests.system.processes import wait_until
 
@@ -396,3 +398,18 @@ def test_who_waits_when_the_network_is_stopped_is_told(coordinator: ScriptedBrok
     stopping.join()
     with pytest.raises(CallAbandonedError, match="closed before"):
         network.transactions.initialize(WAIT_S)
+
+
+def test_a_broker_that_does_not_answer_the_end_is_not_waited_for_any_longer(
+    coordinator: ScriptedBroker, connect: Connect, stand_still: StandStill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is over long before the request's: as often as it is looked at, it ends no later."""
+    monkeypatch.setattr(transactions, "ANSWER_SLACK_S", 0.3)
+    monkeypatch.setattr(transactions, "_LOOK_S", 0.05)
+    network = begin(connect, coordinator)
+    stand_still(ApiKey.END_TXN)
+    network.producer.send("t", 0, BATCH, 1)
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(network.transactions.commit, "", {}, member_id="", member_epoch=-1, timeout_s=0.3)
+        with pytest.raises(TransactionLostError):
+            ended.result(5.0)
