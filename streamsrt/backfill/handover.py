@@ -415,10 +415,15 @@ class HandOver:
                 "this one"
             )
 
-    def _commit_marks(self) -> None:
-        """Commits the start offsets with the mark."""
+    def _checked_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets of the group. Raises HandOverError if they are not this backfill's."""
         there = self._network.admin.committed(self._plan.application_id)
         self._check_marks(there)
+        return there
+
+    def _commit_marks(self) -> None:
+        """Commits the start offsets with the mark."""
+        there = self._checked_offsets()
         if any(mark is not None and mark.is_done for mark in marks_of(there).values()):
             return
         metadata = running_metadata(self._plan.id)
@@ -514,9 +519,7 @@ class HandOver:
         for tp, (_, end) in self._inputs().items():
             time_ms, operators = times.get(tp, (-1, {}))
             offsets[tp] = OffsetAndMetadata(end, done_metadata(self._plan.id, time_ms, operators))
-        there = self._network.admin.committed(self._plan.application_id)
-        self._check_marks(there)
-        self._commit_offsets(offsets, there)
+        self._commit_offsets(offsets, self._checked_offsets())
 
     def _check_still_done(self) -> None:
         if not self._committed_so_far():

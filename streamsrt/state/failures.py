@@ -21,7 +21,8 @@ _DAMAGE = ("Corruption", "No such file or directory: While open", "MANIFEST")
 _FULL = ("No space left", "File too large", "Disk quota")
 _OPENED_AT_ONCE = re.compile(r"/LOG(\.old\.\d+)?: No such file or directory")
 """RocksDB puts old info logs aside before it takes its lock: of two processes that open a store, one does not find them."""
-_READ_ONLY = ("Read-only file system", "Permission denied", "Operation not permitted")
+_READ_ONLY = "Read-only file system"
+_NOT_PERMITTED = ("Permission denied", "Operation not permitted")
 
 
 def store_error(cause: str, name: str, path: Path, doing: str, *, of_owner: bool = True) -> StateError:
@@ -39,7 +40,9 @@ def store_error(cause: str, name: str, path: Path, doing: str, *, of_owner: bool
         return StateDirectoryLockedError(
             f"{where} is being opened by another process. Stop it, or give this one another state.dir or application.id."
         )
-    if any(text in cause for text in _DAMAGE) and not any(text in cause for text in (*_FULL, *_READ_ONLY)):
+    if any(text in cause for text in _DAMAGE) and not any(
+        text in cause for text in (*_FULL, _READ_ONLY, *_NOT_PERMITTED)
+    ):
         return damaged_error(cause, name, path, doing, of_owner=of_owner)
     return storage_error(cause, where, doing)
 
@@ -78,12 +81,12 @@ def storage_error(cause: str, where: str, doing: str) -> StateError:
         return StateError(
             f"{failed}: the disk is full. Free space there, or move state.dir to a larger disk, and restart. ({cause})"
         )
-    if _READ_ONLY[0] in cause:
+    if _READ_ONLY in cause:
         return StateError(
             f"{failed}: its file system is read-only. Mount it writable (the kernel's log says why if it was writable "
             f"before), or point state.dir elsewhere. ({cause})"
         )
-    if any(text in cause for text in _READ_ONLY):
+    if any(text in cause for text in _NOT_PERMITTED):
         return StateError(
             f"{failed}: this user may not write there. Make it writable, or point state.dir elsewhere. ({cause})"
         )

@@ -35,7 +35,7 @@ def check_name(name: str, what: str) -> str:
         raise IllegalNameError(
             f"the name of a {what} has at most {MAX_LENGTH} characters, {name[:20]}... has {len(name)}", call_site()
         )
-    if name in ("", ".", "..") or not _LEGAL.fullmatch(name):
+    if not is_legal(name):
         raise IllegalNameError(
             f"{name!r} can't be the name of a {what}: use letters, digits, '.', '_' and '-', but not '.' or '..' alone",
             call_site(),

@@ -60,7 +60,7 @@ class RepairHandOver(HandOver):
 
     def _is_handed_over(self) -> bool:
         """Whether the application's own offsets are back."""
-        committed = self._of_inputs(self._committed_so_far())
+        committed = self._committed_so_far()
         return self._originals().keys() <= committed.keys() and not self._marked(committed)
 
     # ------------------------------------------------------------------------------------------------------------ checks
@@ -171,16 +171,12 @@ class RepairHandOver(HandOver):
             )
 
     def _commit_marks(self) -> None:
-        there = self._network.admin.committed(self._plan.application_id)
-        self._check_marks(there)
-        metadata = running_metadata(self._plan.id)
+        there, metadata = self._checked_offsets(), running_metadata(self._plan.id)
         marked = {tp: OffsetAndMetadata(at.offset, metadata) for tp, at in self._originals().items()}
         self._commit_offsets(marked, there)
 
     def _commit_ends(self, manifests: Sequence[TaskManifest]) -> None:
-        there = self._network.admin.committed(self._plan.application_id)
-        self._check_marks(there)
-        self._commit_offsets(with_new_times(self._originals(), manifests), there)
+        self._commit_offsets(with_new_times(self._originals(), manifests), self._checked_offsets())
 
     # ------------------------------------------------------------------------------------------------------------- abort
 
